@@ -1,0 +1,3 @@
+//! Listeners, the connection driver, configuration, metrics and wiring.
+
+pub mod config;
