@@ -1,6 +1,10 @@
 //! Filters to targets.
 
 use meridian_types::{TopicFilter, TopicName};
+use parking_lot::RwLock;
+
+use crate::regions::{RegionTable, Regions};
+use crate::tree::Tree;
 
 /// What a look-up returns, as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,61 +23,80 @@ pub struct Entry {
     pub options: u32,
 }
 
-/// The regions of the topic space that a topic's result depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Regions([u16; 5]);
-
 /// The index.
-pub struct Index {}
+pub struct Index {
+    tree: RwLock<Tree>,
+    regions: RegionTable,
+}
 
 impl Index {
     /// An empty index.
     pub fn new() -> Self {
-        Self {}
+        Self { tree: RwLock::new(Tree::new()), regions: RegionTable::new() }
     }
+
     /// Adds a target to a filter, or replaces its options; returns the previous ones.
     pub fn insert(&self, filter: TopicFilter<'_>, target: TargetId, options: u32) -> (FilterId, Option<u32>) {
-        let _ = (filter, target, options);
-        unimplemented!()
+        let (id, previous) = self.tree.write().insert(filter, target, options);
+        if previous != Some(options) {
+            self.regions.bump(filter);
+        }
+        (id, previous)
     }
-    /// Removes a target from a filter.
+
+    /// Removes a target from a filter; returns the filter's id, valid no longer if this was its last target, and the
+    /// target's options.
     pub fn remove(&self, filter: TopicFilter<'_>, target: TargetId) -> Option<(FilterId, u32)> {
-        let _ = (filter, target);
-        unimplemented!()
+        let removed = self.tree.write().remove(filter, target)?;
+        self.regions.bump(filter);
+        Some(removed)
     }
-    /// Removes a target from a filter known by its id.
+
+    /// Removes a target from a filter known by its id; returns the target's options.
     pub fn remove_by_id(&self, filter: FilterId, target: TargetId) -> Option<u32> {
-        let _ = (filter, target);
-        unimplemented!()
+        let mut tree = self.tree.write();
+        let text = tree.filter_text(filter)?;
+        let text = TopicFilter::new(&text).expect("the index holds valid filters only");
+        let (_, options) = tree.remove(text, target)?;
+        drop(tree);
+        self.regions.bump(text);
+        Some(options)
     }
+
     /// The text of a filter.
     pub fn filter_text(&self, filter: FilterId) -> Option<String> {
-        let _ = filter;
-        unimplemented!()
+        self.tree.read().filter_text(filter)
     }
+
     /// Appends one entry for each (filter, target) that matches; a target may occur several times.
     pub fn matches(&self, topic: TopicName<'_>, out: &mut Vec<Entry>) {
-        let _ = (topic, out);
-        unimplemented!()
+        self.tree.read().matches(topic, out);
     }
+
     /// The regions a topic's result depends on.
     pub fn regions(&self, topic: TopicName<'_>) -> Regions {
-        let _ = topic;
-        Regions([0; 5])
+        self.regions.of_topic(topic)
     }
+
     /// A number that changes whenever the result of a topic with these regions may have changed. Read it before
     /// the look-up whose result it is to guard.
     pub fn generation(&self, regions: &Regions) -> u64 {
-        let _ = regions;
-        0
+        self.regions.generation(regions)
     }
+
     /// Filters held.
     pub fn filter_count(&self) -> usize {
-        0
+        self.tree.read().filter_count()
     }
+
     /// Entries held: (filter, target) pairs.
     pub fn entry_count(&self) -> usize {
-        0
+        self.tree.read().entry_count()
+    }
+
+    /// Bytes of memory held, with the unused capacity of its structures.
+    pub fn memory_bytes(&self) -> usize {
+        self.regions.memory_bytes()
     }
 }
 

@@ -1,0 +1,143 @@
+//! Change counters for parts of the topic space, so that a cached result outlives changes elsewhere.
+//!
+//! A *region* is a set of topics: all of them (the root), those under one first level, under the first two or three
+//! levels, or one topic alone. A filter belongs to exactly one region, the narrowest that holds every topic it can
+//! match; a topic lies in at most five. Regions are hashed onto a fixed table of counters: two regions that share a
+//! counter cost a needless cache miss, never a stale result.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::RandomState;
+use meridian_types::{TopicFilter, TopicName};
+
+/// Counters in the table: 128 KiB. A power of two.
+const COUNTERS: usize = 1 << 14;
+
+/// Literal levels that a prefix region distinguishes.
+const PREFIX_LEVELS_MAX: usize = 3;
+
+/// The counter of filters that start with a wildcard.
+const ROOT: u16 = 0;
+
+/// The counter that nothing bumps: it stands for a region that the topic does not lie in.
+const NEVER: u16 = 1;
+
+/// Counters below this one are not hashed onto.
+const RESERVED: u64 = 2;
+
+/// The regions of the topic space that a topic's result depends on.
+///
+/// In order: the root, the first level, the first two, the first three, the whole topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regions([u16; 2 + PREFIX_LEVELS_MAX]);
+
+/// What a region's hash covers besides its text.
+#[derive(Clone, Copy)]
+enum Kind {
+    Prefix = 1,
+    Whole = 2,
+}
+
+/// The table of counters.
+pub(crate) struct RegionTable {
+    counters: Box<[AtomicU64]>,
+    hasher: RandomState,
+}
+
+impl RegionTable {
+    pub(crate) fn new() -> Self {
+        Self { counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::default() }
+    }
+
+    /// Bytes held.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        COUNTERS * size_of::<AtomicU64>()
+    }
+
+    /// The regions a topic lies in. Cost: one hash per prefix, no allocation.
+    pub(crate) fn of_topic(&self, topic: TopicName<'_>) -> Regions {
+        let text = topic.as_str();
+        let mut regions = [NEVER; 2 + PREFIX_LEVELS_MAX];
+        if !topic.is_reserved() {
+            regions[0] = ROOT;
+        }
+        let mut ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'/').map(|(at, _)| at);
+        for region in &mut regions[1..=PREFIX_LEVELS_MAX] {
+            let end = ends.next();
+            *region = self.slot(Kind::Prefix, &text[..end.unwrap_or(text.len())]);
+            if end.is_none() {
+                break;
+            }
+        }
+        regions[1 + PREFIX_LEVELS_MAX] = self.slot(Kind::Whole, text);
+        Regions(regions)
+    }
+
+    /// The sum of the regions' counters. It never returns to an earlier value, since each only grows.
+    pub(crate) fn generation(&self, regions: &Regions) -> u64 {
+        regions.0.iter().map(|&region| self.counters[usize::from(region)].load(Ordering::Acquire)).sum()
+    }
+
+    /// Marks the region of `filter` as changed. Call it when the change can be seen by readers.
+    pub(crate) fn bump(&self, filter: TopicFilter<'_>) {
+        self.counters[usize::from(self.of_filter(filter))].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The one region a filter belongs to.
+    fn of_filter(&self, filter: TopicFilter<'_>) -> u16 {
+        let text = filter.as_str();
+        let Some(wildcard) = text.find(['+', '#']) else {
+            return self.slot(Kind::Whole, text);
+        };
+        if wildcard == 0 {
+            return ROOT;
+        }
+        let literal = &text[..wildcard - 1];
+        let cut = literal.match_indices('/').nth(PREFIX_LEVELS_MAX - 1).map_or(literal.len(), |(at, _)| at);
+        self.slot(Kind::Prefix, &literal[..cut])
+    }
+
+    fn slot(&self, kind: Kind, text: &str) -> u16 {
+        let hash = self.hasher.hash_one((kind as u8, text));
+        // The table has 2^14 counters, so the result fits.
+        (RESERVED + hash % (COUNTERS as u64 - RESERVED)) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(filter: &str, topic: &str) -> bool {
+        let table = RegionTable::new();
+        let regions = table.of_topic(TopicName::new(topic).unwrap());
+        let before = table.generation(&regions);
+        table.bump(TopicFilter::new(filter).unwrap());
+        table.generation(&regions) != before
+    }
+
+    #[test]
+    fn a_filter_bumps_every_topic_it_can_match() {
+        for (filter, topic) in [
+            ("#", "a"),
+            ("+/b", "a/b"),
+            ("a/#", "a"),
+            ("a/#", "a/b/c/d/e"),
+            ("a/b/+", "a/b/c"),
+            ("a/b/c/d/#", "a/b/c/d"),
+            ("a/b/c/+/e", "a/b/c/d/e"),
+            ("a/b/c/d", "a/b/c/d"),
+            ("/+", "/x"),
+            ("//#", "//"),
+            ("$SYS/#", "$SYS/x"),
+        ] {
+            assert!(changes(filter, topic), "{filter} {topic}");
+        }
+    }
+
+    #[test]
+    fn reserved_topics_do_not_depend_on_leading_wildcards() {
+        assert!(!changes("#", "$SYS/x") && !changes("+/x", "$SYS/x"));
+    }
+}
