@@ -1,0 +1,383 @@
+//! The broker: subscribe, publish, and what both share.
+
+use crate::metrics::Metrics;
+use crate::route::{Own, Route, RouteTarget};
+use crate::share::Member;
+use crate::target::Delivery;
+use crate::{Context, Counter, Group, Publication, Retained, ShareStrategy, Target, Terms, Verdict};
+use hashbrown::HashMap;
+use meridian_router::{Entry, FilterId, Index, TargetId};
+use meridian_types::{Instant, Message, Qos, SharedFilter, TopicFilter, TopicName};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Numbers freed wait behind this many others before they are used again, so that a look-up which has just seen a
+/// number cannot resolve it to a newcomer.
+const REUSE_DISTANCE: usize = 4096;
+
+/// What the broker keeps within bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Retained messages.
+    pub retained_count_max: usize,
+    /// Bytes of retained messages.
+    pub retained_bytes_max: usize,
+    /// How share groups pick.
+    pub share_strategy: ShareStrategy,
+}
+
+/// The shared state of one broker.
+pub struct Broker {
+    /// The counters.
+    pub metrics: Metrics,
+    /// The retained messages.
+    pub retained: Retained,
+    index: Index,
+    targets: RwLock<Targets>,
+    groups: Mutex<HashMap<(Box<str>, Box<str>), Arc<Group>>>,
+    limits: RwLock<Limits>,
+}
+
+#[derive(Default)]
+struct Targets {
+    slots: Vec<Registered>,
+    free: VecDeque<u32>,
+}
+
+#[derive(Clone, Default)]
+enum Registered {
+    #[default]
+    Nobody,
+    Reserved,
+    Target(Arc<dyn Target>),
+    Group(Arc<Group>),
+}
+
+/// How a target wants the messages of a filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubscribeOptions {
+    /// Highest QoS.
+    pub qos: Qos,
+    /// Not its own messages.
+    pub no_local: bool,
+    /// Retain flag as published.
+    pub retain_as_published: bool,
+    /// Subscription identifier, 1 to 268,435,455; 0 if there is none.
+    pub id: u32,
+}
+
+/// What a subscribe did.
+#[derive(Clone, Debug)]
+pub struct Subscribed {
+    /// Whether there was no such subscription before.
+    pub is_new: bool,
+    /// What the subscriber keeps in order to unsubscribe.
+    pub handle: Handle,
+}
+
+/// A subscription as its owner remembers it.
+#[derive(Clone, Debug)]
+pub enum Handle {
+    /// An ordinary one.
+    Filter(FilterId),
+    /// A membership in a share group.
+    Group(Arc<Group>),
+}
+
+/// What a publish did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether anybody was subscribed.
+    pub matched: bool,
+    /// Whether it should have been retained and a limit forbade it.
+    pub retain_refused: bool,
+}
+
+impl SubscribeOptions {
+    const fn pack(self) -> u32 {
+        self.id << 4 | (self.qos.bits() as u32) << 2 | (self.no_local as u32) << 1 | self.retain_as_published as u32
+    }
+
+    fn unpack(bits: u32) -> Self {
+        Self {
+            qos: Qos::from_bits((bits >> 2 & 3) as u8).expect("packed from a valid level"),
+            no_local: bits & 2 != 0,
+            retain_as_published: bits & 1 != 0,
+            id: bits >> 4,
+        }
+    }
+}
+
+impl Broker {
+    /// A broker with nothing in it.
+    pub fn new(limits: Limits) -> Self {
+        // Number 0 stands for "nobody".
+        let targets = Targets { slots: vec![Registered::Reserved], free: VecDeque::new() };
+        Self {
+            metrics: Metrics::default(),
+            retained: Retained::default(),
+            index: Index::new(),
+            targets: RwLock::new(targets),
+            groups: Mutex::new(HashMap::new()),
+            limits: RwLock::new(limits),
+        }
+    }
+
+    /// Replaces the limits; what exceeds a lowered one stays until it goes by itself.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write() = limits;
+    }
+
+    /// The index, for statistics.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Gives a number to a target that is made from it.
+    pub fn register<T: Target + 'static>(&self, make: impl FnOnce(TargetId) -> Arc<T>) -> Arc<T> {
+        let id = self.reserve();
+        let target = make(id);
+        self.targets.write().slots[id.0 as usize] = Registered::Target(target.clone());
+        target
+    }
+
+    /// Takes a target's number back. It must have unsubscribed from everything before.
+    pub fn unregister(&self, id: TargetId) {
+        let mut targets = self.targets.write();
+        targets.slots[id.0 as usize] = Registered::Nobody;
+        targets.free.push_back(id.0);
+    }
+
+    fn reserve(&self) -> TargetId {
+        let mut targets = self.targets.write();
+        let id = if targets.free.len() > REUSE_DISTANCE {
+            targets.free.pop_front().expect("it is not empty")
+        } else {
+            targets.slots.push(Registered::Nobody);
+            u32::try_from(targets.slots.len() - 1).expect("fewer targets than memory")
+        };
+        targets.slots[id as usize] = Registered::Reserved;
+        TargetId(id)
+    }
+
+    /// Subscribes a target, or changes the options of its subscription. Visible to every publish that starts after
+    /// the call returns.
+    pub fn subscribe(
+        &self,
+        target: Arc<dyn Target>,
+        id: TargetId,
+        filter: SharedFilter<'_>,
+        options: SubscribeOptions,
+    ) -> Subscribed {
+        let Some(name) = filter.group else {
+            let (filter, before) = self.index.insert(filter.filter, id, options.pack());
+            return Subscribed { is_new: before.is_none(), handle: Handle::Filter(filter) };
+        };
+        let mut groups = self.groups.lock();
+        let key = (Box::from(name), Box::from(filter.filter.as_str()));
+        let group = groups.entry(key).or_insert_with(|| {
+            let group = Arc::new(Group::new(self.reserve(), name, filter.filter.as_str()));
+            self.targets.write().slots[group.id.0 as usize] = Registered::Group(group.clone());
+            self.index.insert(filter.filter, group.id, 0);
+            group
+        });
+        let mut terms = terms_of(options);
+        terms.group = Some(group.clone());
+        let is_new = group.join(Member { id, target, terms });
+        Subscribed { is_new, handle: Handle::Group(group.clone()) }
+    }
+
+    /// Ends a subscription by its filter. `None` if there was none.
+    pub fn unsubscribe(&self, id: TargetId, filter: SharedFilter<'_>) -> Option<Handle> {
+        let Some(name) = filter.group else {
+            return self.index.remove(filter.filter, id).map(|(filter, _)| Handle::Filter(filter));
+        };
+        let key = (Box::from(name), Box::from(filter.filter.as_str()));
+        let group = self.groups.lock().get(&key).cloned()?;
+        self.leave(&group, id).then_some(Handle::Group(group))
+    }
+
+    /// Ends a subscription by what [`Broker::subscribe`] returned.
+    pub fn unsubscribe_handle(&self, id: TargetId, handle: &Handle) {
+        match handle {
+            Handle::Filter(filter) => {
+                self.index.remove_by_id(*filter, id);
+            }
+            Handle::Group(group) => {
+                self.leave(group, id);
+            }
+        }
+    }
+
+    fn leave(&self, group: &Arc<Group>, id: TargetId) -> bool {
+        let mut groups = self.groups.lock();
+        let (was_member, is_empty) = group.leave(id);
+        if was_member && is_empty {
+            groups.remove(&(group.name.clone(), group.filter.clone()));
+            if let Ok(filter) = TopicFilter::new(&group.filter) {
+                self.index.remove(filter, group.id);
+            }
+            self.unregister(group.id);
+        }
+        was_member
+    }
+
+    /// Share groups that have members.
+    pub fn group_count(&self) -> usize {
+        self.groups.lock().len()
+    }
+
+    /// Publishes: retains if asked to, looks the topic up once, offers the message to each target, and only then
+    /// carries out what the offers entailed. Output waits in `context` for its flush.
+    pub fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
+        let retain_refused = publication.retain && !self.retain(context, publication);
+        let (route, was_cached) =
+            context.cache.get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
+        context.counters.add(if was_cached { Counter::RouteCacheHits } else { Counter::RouteCacheMisses }, 1);
+        if route.is_empty() {
+            context.counters.add(Counter::Unmatched, 1);
+            return Outcome { matched: false, retain_refused };
+        }
+        context.encodings.clear();
+        publication.fan_out = route.targets.len();
+        for entry in &route.targets {
+            let terms = match &entry.own {
+                Own::Same => &entry.terms,
+                _ if entry.id != publication.publisher => &entry.terms,
+                Own::Nothing => continue,
+                Own::Less(terms) => terms,
+            };
+            let verdict = entry.target.offer(publication, terms, &mut context.encodings);
+            context.note(&entry.target, verdict);
+        }
+        for group in &route.groups {
+            if !self.offer_to_group(context, group, publication, None) {
+                context.counters.add(Counter::DroppedNoMember, 1);
+            }
+        }
+        context.settle();
+        Outcome { matched: true, retain_refused }
+    }
+
+    /// Offers a message to one target alone: a retained message to a new subscriber.
+    pub fn deliver(
+        &self,
+        context: &mut Context,
+        target: &Arc<dyn Target>,
+        publication: &mut Publication<'_>,
+        terms: &Terms,
+    ) {
+        context.encodings.clear();
+        let verdict = target.offer(publication, terms, &mut context.encodings);
+        context.note(target, verdict);
+        context.settle();
+    }
+
+    /// Gives the deliveries of a member that left to the others of their groups.
+    pub fn redeliver(&self, context: &mut Context, from: TargetId, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            let Some(group) = &delivery.terms.group else {
+                context.counters.add(Counter::DroppedSessionEnd, 1);
+                continue;
+            };
+            context.encodings.clear();
+            let mut publication = Publication::of_message(&delivery.message, context.now);
+            if !self.offer_to_group(context, group, &mut publication, Some(from)) {
+                context.counters.add(Counter::DroppedNoMember, 1);
+            }
+        }
+        context.settle();
+    }
+
+    fn offer_to_group(
+        &self,
+        context: &mut Context,
+        group: &Group,
+        publication: &mut Publication<'_>,
+        avoid: Option<TargetId>,
+    ) -> bool {
+        let strategy = self.limits.read().share_strategy;
+        let (publisher, topic) = (publication.publisher, publication.topic);
+        group.offer_in_order(strategy, publisher, topic, avoid, |member| {
+            let verdict = member.target.offer(publication, &member.terms, &mut context.encodings);
+            // Another member may have the room that this one lacks: its refusal is no loss yet.
+            let taken = !matches!(verdict, Verdict::DroppedFull | Verdict::DroppedAway | Verdict::Gone);
+            if taken {
+                context.note(&member.target, verdict);
+            }
+            taken
+        })
+    }
+
+    fn retain(&self, context: &mut Context, publication: &mut Publication<'_>) -> bool {
+        let Ok(topic) = TopicName::new(publication.topic) else { return false };
+        if publication.payload.is_empty() {
+            self.retained.clear(topic);
+            return true;
+        }
+        let limits = *self.limits.read();
+        let message = publication.message();
+        if self.retained.set(topic, message, limits.retained_count_max, limits.retained_bytes_max) {
+            return true;
+        }
+        context.counters.add(Counter::RetainedRefusedLimit, 1);
+        false
+    }
+
+    /// The retained messages for a new subscription.
+    pub fn retained_matching(&self, filter: TopicFilter<'_>, now: Instant) -> Vec<Arc<Message>> {
+        self.retained.matching(filter, now)
+    }
+
+    /// Makes a route of what the index returns: one entry for each target, its subscriptions taken together.
+    fn resolve(&self, entries: &mut Vec<Entry>, topic: TopicName<'_>) -> Route {
+        entries.clear();
+        self.index.matches(topic, entries);
+        entries.sort_unstable();
+        let registered = self.targets.read();
+        let mut targets = Vec::with_capacity(entries.len());
+        let mut groups = Vec::new();
+        for same in entries.chunk_by(|left, right| left.target == right.target) {
+            let id = same[0].target;
+            match registered.slots.get(id.0 as usize) {
+                Some(Registered::Target(target)) => targets.push(route_target(id, target.clone(), same)),
+                Some(Registered::Group(group)) => groups.push(group.clone()),
+                // Its owner is leaving: unsubscribed already, seen by the index a moment ago.
+                Some(Registered::Nobody | Registered::Reserved) | None => {}
+            }
+        }
+        Route { targets: targets.into_boxed_slice(), groups: groups.into_boxed_slice() }
+    }
+}
+
+fn route_target(id: TargetId, target: Arc<dyn Target>, entries: &[Entry]) -> RouteTarget {
+    let all = || entries.iter().map(|entry| SubscribeOptions::unpack(entry.options));
+    let own = if all().all(|options| !options.no_local) {
+        Own::Same
+    } else if all().all(|options| options.no_local) {
+        Own::Nothing
+    } else {
+        Own::Less(Box::new(merge(all().filter(|options| !options.no_local))))
+    };
+    RouteTarget { id, target, terms: merge(all()), own }
+}
+
+/// One delivery for overlapping subscriptions: the highest QoS, and all identifiers (MQTT 5.0 §3.3.4).
+fn merge(all: impl Iterator<Item = SubscribeOptions>) -> Terms {
+    let mut terms = Terms::default();
+    let mut ids = Vec::new();
+    for options in all {
+        terms.qos = terms.qos.max(options.qos);
+        terms.retain_as_published |= options.retain_as_published;
+        if options.id != 0 {
+            ids.push(options.id);
+        }
+    }
+    terms.subscription_ids = (!ids.is_empty()).then(|| ids.into());
+    terms
+}
+
+fn terms_of(options: SubscribeOptions) -> Terms {
+    merge(std::iter::once(options))
+}

@@ -1,0 +1,90 @@
+//! Targets: whatever a look-up can return.
+
+use crate::{Encodings, Group, Publication};
+use meridian_types::{Message, Qos};
+use std::sync::Arc;
+
+/// Somebody who takes messages under an overflow policy of their own: a session, a queue, a peer.
+///
+/// **Invariant:** [`Target::offer`] has no side effect on any other target and never publishes: what a full or closed
+/// target entails is reported as a [`Verdict`] and carried out when the loop over the targets is over.
+pub trait Target: Send + Sync {
+    /// Takes the message, or says why not. Cost: one lock and one copy into the outbox.
+    fn offer(&self, publication: &mut Publication<'_>, terms: &Terms, encodings: &mut Encodings) -> Verdict;
+
+    /// Writes out what has gathered since the last flush. Called once for each [`Verdict::Taken`] that said `first`.
+    fn flush(&self);
+
+    /// Whether it can take a message now; a share group prefers those that can.
+    fn readiness(&self) -> Readiness;
+
+    /// Messages it has not finished: waiting and unacknowledged.
+    fn load(&self) -> usize;
+
+    /// Ends it because it is too slow; called after the loop that found it so.
+    fn cut_off(&self);
+
+    /// Calls `resume` once there is room again. Returns false, without keeping it, if there is room already.
+    fn when_there_is_room(&self, resume: Box<dyn FnOnce() + Send>) -> bool;
+}
+
+/// Whether a target can take a message now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Readiness {
+    /// Connected, with room.
+    Ready,
+    /// Connected, but its socket or window is full.
+    Slow,
+    /// Not connected; it keeps messages for later.
+    Away,
+    /// It has ended.
+    Gone,
+}
+
+/// The terms of one delivery: what the matching subscriptions say together.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// The highest QoS granted by any of them.
+    pub qos: Qos,
+    /// Whether the retain flag stays as published.
+    pub retain_as_published: bool,
+    /// Whether the message comes from the retained store because of a new subscription.
+    pub from_retained: bool,
+    /// Their identifiers.
+    pub subscription_ids: Option<Arc<[u32]>>,
+    /// The share group it is delivered for, so that it can go to another member.
+    pub group: Option<Arc<Group>>,
+}
+
+/// A delivery that a target keeps: a message with its terms.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// What.
+    pub message: Arc<Message>,
+    /// How.
+    pub terms: Terms,
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Taken. `first` if the target was not yet waiting for a flush: the caller has to flush it.
+    Taken {
+        /// Whether the caller has to flush it.
+        first: bool,
+    },
+    /// Taken, and another message was dropped for it.
+    TakenForOldest,
+    /// Taken, but the target is full: the publisher must wait.
+    TakenButFull,
+    /// Dropped: no room.
+    DroppedFull,
+    /// Dropped: the client is away and its QoS is 0.
+    DroppedAway,
+    /// Dropped: larger than the client takes.
+    DroppedTooLarge,
+    /// Dropped, and the target has to be cut off.
+    CutOff,
+    /// The target has ended; its routes are about to go.
+    Gone,
+}

@@ -1,0 +1,98 @@
+//! Topic aliases, both ways (MQTT 5.0 §3.3.2.3.4). They live as long as a connection.
+
+use crate::ReasonCode;
+use std::collections::HashMap;
+
+/// Aliases the peer has set.
+#[derive(Debug, Default)]
+pub struct AliasesIn {
+    topics: Vec<Option<Box<str>>>,
+}
+
+impl AliasesIn {
+    /// The topic a PUBLISH means. `topic` may be empty, and `maximum` is what was granted to the peer.
+    ///
+    /// # Errors
+    /// Topic alias invalid (0x94) for 0 or an alias above `maximum` [MQTT-3.3.2-8]; protocol error (0x82) for an
+    /// empty topic with an alias that was never set.
+    pub fn resolve<'a>(
+        &'a mut self,
+        topic: &'a str,
+        alias: Option<u16>,
+        maximum: u16,
+    ) -> Result<&'a str, ReasonCode> {
+        let Some(alias) = alias else { return Ok(topic) };
+        if alias == 0 || alias > maximum {
+            return Err(ReasonCode::TopicAliasInvalid);
+        }
+        let position = usize::from(alias) - 1;
+        if topic.is_empty() {
+            let known = self.topics.get(position).and_then(|topic| topic.as_deref());
+            return known.ok_or(ReasonCode::ProtocolError);
+        }
+        if self.topics.len() <= position {
+            self.topics.resize(position + 1, None);
+        }
+        if self.topics[position].as_deref() != Some(topic) {
+            self.topics[position] = Some(topic.into());
+        }
+        Ok(topic)
+    }
+}
+
+/// Aliases set towards the peer: the first topics sent get one each, until they are used up.
+#[derive(Debug)]
+pub struct AliasesOut {
+    topics: HashMap<Box<str>, u16>,
+    maximum: u16,
+}
+
+impl AliasesOut {
+    /// At most `maximum` aliases, what the peer takes.
+    pub fn new(maximum: u16) -> Self {
+        Self { topics: HashMap::new(), maximum }
+    }
+
+    /// How to write `topic`: its alias, if it has one, and whether the peer knows it already.
+    pub fn assign(&mut self, topic: &str) -> Option<(u16, bool)> {
+        if let Some(&alias) = self.topics.get(topic) {
+            return Some((alias, true));
+        }
+        let count = u16::try_from(self.topics.len()).expect("bounded by a u16");
+        if count == self.maximum {
+            return None;
+        }
+        self.topics.insert(topic.into(), count + 1);
+        Some((count + 1, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alias_stands_for_the_topic_it_was_last_set_to() {
+        let mut aliases = AliasesIn::default();
+        assert_eq!(aliases.resolve("a", Some(2), 3), Ok("a"));
+        assert_eq!(aliases.resolve("", Some(2), 3), Ok("a"));
+        assert_eq!(aliases.resolve("b", Some(2), 3), Ok("b"));
+        assert_eq!(aliases.resolve("", Some(2), 3), Ok("b"));
+    }
+
+    #[test]
+    fn aliases_out_of_range_or_never_set_are_refused() {
+        let mut aliases = AliasesIn::default();
+        assert_eq!(aliases.resolve("a", Some(0), 3), Err(ReasonCode::TopicAliasInvalid));
+        assert_eq!(aliases.resolve("a", Some(4), 3), Err(ReasonCode::TopicAliasInvalid));
+        assert_eq!(aliases.resolve("", Some(3), 3), Err(ReasonCode::ProtocolError));
+    }
+
+    #[test]
+    fn outgoing_aliases_are_used_up() {
+        let mut aliases = AliasesOut::new(1);
+        assert_eq!(aliases.assign("a"), Some((1, false)));
+        assert_eq!(aliases.assign("a"), Some((1, true)));
+        assert_eq!(aliases.assign("b"), None);
+    }
+}

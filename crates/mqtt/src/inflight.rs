@@ -1,0 +1,260 @@
+//! Outgoing QoS 1 and 2: packet ids, the window, acknowledgements, redelivery (MQTT 5.0 §4.3, §4.4, §4.9).
+
+use meridian_types::Qos;
+use std::collections::VecDeque;
+
+/// Packet ids run from 1 to this.
+const ID_COUNT: usize = 65_535;
+
+/// An emptied list larger than this gives its memory back.
+const IDLE_SLOTS_MAX: usize = 1024;
+
+/// Messages sent and not yet finished, in the order they were sent.
+///
+/// Ids are handed out in sequence, so an acknowledgement finds its message by subtraction. A message acknowledged
+/// out of turn stays as an empty slot until all before it are finished.
+///
+/// **Invariant:** at most `window` messages are unfinished, and the list never spans more than all ids, so an id is
+/// never in use twice.
+#[derive(Debug)]
+pub struct Inflight<T> {
+    slots: VecDeque<Slot<T>>,
+    unfinished: u16,
+    window: u16,
+    /// The next id to hand out, less one.
+    next: u16,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    kept: Option<T>,
+    awaits: Awaits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaits {
+    Puback,
+    Pubrec,
+    Pubcomp,
+    Nothing,
+}
+
+/// What an unfinished message needs when its client is back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Resend<'a, T> {
+    /// PUBLISH again, with DUP.
+    Publish(&'a T),
+    /// PUBREL again.
+    Pubrel,
+}
+
+/// The id is not in use, or is in another state: 0x92 for PUBREC and PUBREL, ignored for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("packet id {0} awaits no such acknowledgement")]
+pub struct UnknownId(pub u16);
+
+impl<T> Inflight<T> {
+    /// Nothing in flight; at most `window` messages (1 to 65,535) may be at once.
+    pub fn new(window: u16) -> Self {
+        Self { slots: VecDeque::new(), unfinished: 0, window, next: 0 }
+    }
+
+    /// Another window, that of the client's new connection. What is in flight beyond it stays.
+    pub fn set_window(&mut self, window: u16) {
+        self.window = window;
+    }
+
+    /// Whether another message may be sent.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.unfinished < self.window && self.slots.len() < ID_COUNT
+    }
+
+    /// Messages unfinished.
+    pub fn len(&self) -> usize {
+        usize::from(self.unfinished)
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// Takes the next id for a message of QoS 1 or 2; `None` if there is no room. `kept` is what redelivery needs;
+    /// `None` if the session ends with its connection.
+    #[inline]
+    pub fn send(&mut self, qos: Qos, kept: Option<T>) -> Option<u16> {
+        if !self.has_room() {
+            return None;
+        }
+        let awaits = if qos == Qos::ExactlyOnce { Awaits::Pubrec } else { Awaits::Puback };
+        self.slots.push_back(Slot { kept, awaits });
+        self.unfinished += 1;
+        let id = self.next + 1;
+        self.next = if id == u16::MAX { 0 } else { id };
+        Some(id)
+    }
+
+    /// PUBACK arrived: the message is finished.
+    ///
+    /// # Errors
+    /// [`UnknownId`] if no QoS 1 message with this id is in flight.
+    #[inline]
+    pub fn puback(&mut self, id: u16) -> Result<(), UnknownId> {
+        self.finish(id, Awaits::Puback)
+    }
+
+    /// PUBREC arrived: the message need not be sent again, PUBREL follows. One that reports an error finishes it.
+    ///
+    /// # Errors
+    /// [`UnknownId`] if no QoS 2 message with this id is in flight. A repeated PUBREC is not an error.
+    pub fn pubrec(&mut self, id: u16, is_error: bool) -> Result<(), UnknownId> {
+        if is_error {
+            return self.finish(id, Awaits::Pubrec);
+        }
+        let slot = self.position(id).and_then(|position| self.slots.get_mut(position));
+        match slot {
+            Some(slot) if matches!(slot.awaits, Awaits::Pubrec | Awaits::Pubcomp) => {
+                slot.awaits = Awaits::Pubcomp;
+                slot.kept = None;
+                Ok(())
+            }
+            _ => Err(UnknownId(id)),
+        }
+    }
+
+    /// PUBCOMP arrived: the message is finished.
+    ///
+    /// # Errors
+    /// [`UnknownId`] if no PUBREL for this id is outstanding.
+    pub fn pubcomp(&mut self, id: u16) -> Result<(), UnknownId> {
+        self.finish(id, Awaits::Pubcomp)
+    }
+
+    /// What has to be sent again on a new connection, in the original order [MQTT-4.4.0-1] [MQTT-4.6.0-1].
+    pub fn resend(&self) -> impl Iterator<Item = (u16, Resend<'_, T>)> {
+        let first = self.first();
+        self.slots.iter().enumerate().filter_map(move |(position, slot)| {
+            let id = ((first + position) % ID_COUNT) as u16 + 1;
+            match (slot.awaits, &slot.kept) {
+                (Awaits::Puback | Awaits::Pubrec, Some(kept)) => Some((id, Resend::Publish(kept))),
+                (Awaits::Pubcomp, _) => Some((id, Resend::Pubrel)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Ends it all; returns what was kept of the QoS 1 messages nobody acknowledged. A QoS 2 message that is under
+    /// way is given to nobody else [MQTT-4.8.2-5].
+    pub fn take_unacknowledged(&mut self) -> Vec<T> {
+        self.unfinished = 0;
+        let slots = std::mem::take(&mut self.slots);
+        slots.into_iter().filter(|slot| slot.awaits == Awaits::Puback).filter_map(|slot| slot.kept).collect()
+    }
+
+    #[inline]
+    fn finish(&mut self, id: u16, awaits: Awaits) -> Result<(), UnknownId> {
+        let position = self.position(id).ok_or(UnknownId(id))?;
+        let slot = self.slots.get_mut(position).filter(|slot| slot.awaits == awaits).ok_or(UnknownId(id))?;
+        slot.awaits = Awaits::Nothing;
+        slot.kept = None;
+        self.unfinished -= 1;
+        while self.slots.front().is_some_and(|slot| slot.awaits == Awaits::Nothing) {
+            self.slots.pop_front();
+        }
+        if self.slots.is_empty() && self.slots.capacity() > IDLE_SLOTS_MAX {
+            self.slots = VecDeque::new();
+        }
+        Ok(())
+    }
+
+    /// The id of the first slot, less one.
+    #[inline]
+    fn first(&self) -> usize {
+        (usize::from(self.next) + ID_COUNT - self.slots.len()) % ID_COUNT
+    }
+
+    #[inline]
+    fn position(&self, id: u16) -> Option<usize> {
+        let number = usize::from(id).checked_sub(1)?;
+        let position = (number + ID_COUNT - self.first()) % ID_COUNT;
+        (position < self.slots.len()).then_some(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const Q1: Qos = Qos::AtLeastOnce;
+    const Q2: Qos = Qos::ExactlyOnce;
+
+    #[test]
+    fn ids_start_at_1_and_wrap_without_0() {
+        let mut inflight = Inflight::<()>::new(10);
+        for expected in (1..=u16::MAX).chain(1..=3) {
+            assert_eq!(inflight.send(Q1, None), Some(expected));
+            inflight.puback(expected).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_window_closes_and_opens() {
+        let mut inflight = Inflight::<()>::new(2);
+        assert_eq!((inflight.send(Q1, None), inflight.send(Q2, None)), (Some(1), Some(2)));
+        assert_eq!(inflight.send(Q1, None), None);
+        inflight.pubrec(2, false).unwrap();
+        assert!(!inflight.has_room(), "a message awaiting PUBCOMP still counts");
+        inflight.pubcomp(2).unwrap();
+        assert_eq!(inflight.send(Q1, None), Some(3));
+    }
+
+    #[test]
+    fn an_id_in_use_is_not_used_again_though_others_are_long_finished() {
+        let mut inflight = Inflight::<()>::new(u16::MAX);
+        let stuck = inflight.send(Q1, None).unwrap();
+        for _ in 0..ID_COUNT - 1 {
+            let id = inflight.send(Q1, None).unwrap();
+            assert_ne!(id, stuck);
+            inflight.puback(id).unwrap();
+        }
+        assert!(!inflight.has_room());
+        inflight.puback(stuck).unwrap();
+        assert_eq!(inflight.send(Q1, None), Some(stuck));
+    }
+
+    #[test]
+    fn acknowledgements_of_the_wrong_kind_or_id_are_refused() {
+        let mut inflight = Inflight::<()>::new(9);
+        inflight.send(Q1, None);
+        inflight.send(Q2, None);
+        assert_eq!(inflight.puback(2), Err(UnknownId(2)));
+        assert_eq!(inflight.pubrec(1, false), Err(UnknownId(1)));
+        assert_eq!(inflight.pubcomp(2), Err(UnknownId(2)));
+        assert_eq!(inflight.puback(0), Err(UnknownId(0)));
+        assert_eq!(inflight.puback(3), Err(UnknownId(3)));
+        assert_eq!(inflight.len(), 2);
+    }
+
+    #[test]
+    fn redelivery_keeps_the_order_and_knows_the_stage() {
+        let mut inflight = Inflight::new(9);
+        for (qos, text) in [(Q1, "a"), (Q2, "b"), (Q1, "c"), (Q2, "d")] {
+            inflight.send(qos, Some(text));
+        }
+        inflight.puback(3).unwrap();
+        inflight.pubrec(2, false).unwrap();
+        let resend: Vec<_> = inflight.resend().collect();
+        assert_eq!(resend, [(1, Resend::Publish(&"a")), (2, Resend::Pubrel), (4, Resend::Publish(&"d"))]);
+        assert_eq!(inflight.take_unacknowledged(), ["a"]);
+        assert!(inflight.is_empty());
+    }
+
+    #[test]
+    fn a_refused_qos_2_message_is_finished() {
+        let mut inflight = Inflight::new(1);
+        inflight.send(Q2, Some("x"));
+        inflight.pubrec(1, true).unwrap();
+        assert!(inflight.is_empty() && inflight.has_room());
+    }
+}
