@@ -61,7 +61,11 @@ impl Frame {
                 if frame.len() > limit {
                     return Err(FrameError::TooLarge { size: frame.len(), limit });
                 }
-                return Ok(if buf.len() < frame.len() { Peek::Needs(frame.len()) } else { Peek::Whole(frame) });
+                return Ok(if buf.len() < frame.len() {
+                    Peek::Needs(frame.len())
+                } else {
+                    Peek::Whole(frame)
+                });
             }
         }
         Err(FrameError::BadLength)

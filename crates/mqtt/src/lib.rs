@@ -7,6 +7,7 @@ pub mod decode;
 pub mod encode;
 pub mod frame;
 pub mod packet;
+mod properties;
 pub mod reason;
 
 pub use decode::DecodeError;

@@ -48,6 +48,29 @@ pub enum Packet<'a> {
     Auth(Auth<'a>),
 }
 
+/// The specification's name of the packet type in the upper half of `first_byte`.
+pub const fn packet_name(first_byte: u8) -> &'static str {
+    const NAMES: [&str; 16] = [
+        "packet of type 0",
+        "CONNECT",
+        "CONNACK",
+        "PUBLISH",
+        "PUBACK",
+        "PUBREC",
+        "PUBREL",
+        "PUBCOMP",
+        "SUBSCRIBE",
+        "SUBACK",
+        "UNSUBSCRIBE",
+        "UNSUBACK",
+        "PINGREQ",
+        "PINGRESP",
+        "DISCONNECT",
+        "AUTH",
+    ];
+    NAMES[(first_byte >> 4) as usize]
+}
+
 /// CONNECT. What 3.1.1 does not have is left at its default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connect<'a> {

@@ -40,6 +40,167 @@ impl ReasonCode {
     }
 }
 
+/// Which codes a packet may carry. The tables of MQTT 5.0.
+impl ReasonCode {
+    /// CONNACK (§3.2.2.2).
+    pub const IN_CONNACK: &'static [Self] = &[
+        Self::Success,
+        Self::UnspecifiedError,
+        Self::MalformedPacket,
+        Self::ProtocolError,
+        Self::ImplementationSpecificError,
+        Self::UnsupportedProtocolVersion,
+        Self::ClientIdentifierNotValid,
+        Self::BadUserNameOrPassword,
+        Self::NotAuthorized,
+        Self::ServerUnavailable,
+        Self::ServerBusy,
+        Self::Banned,
+        Self::BadAuthenticationMethod,
+        Self::TopicNameInvalid,
+        Self::PacketTooLarge,
+        Self::QuotaExceeded,
+        Self::PayloadFormatInvalid,
+        Self::RetainNotSupported,
+        Self::QosNotSupported,
+        Self::UseAnotherServer,
+        Self::ServerMoved,
+        Self::ConnectionRateExceeded,
+    ];
+
+    /// PUBACK (§3.4.2.1) and PUBREC (§3.5.2.1).
+    pub const IN_PUBACK: &'static [Self] = &[
+        Self::Success,
+        Self::NoMatchingSubscribers,
+        Self::UnspecifiedError,
+        Self::ImplementationSpecificError,
+        Self::NotAuthorized,
+        Self::TopicNameInvalid,
+        Self::PacketIdentifierInUse,
+        Self::QuotaExceeded,
+        Self::PayloadFormatInvalid,
+    ];
+
+    /// PUBREL (§3.6.2.1) and PUBCOMP (§3.7.2.1).
+    pub const IN_PUBREL: &'static [Self] = &[Self::Success, Self::PacketIdentifierNotFound];
+
+    /// SUBACK (§3.9.3).
+    pub const IN_SUBACK: &'static [Self] = &[
+        Self::Success,
+        Self::GrantedQos1,
+        Self::GrantedQos2,
+        Self::UnspecifiedError,
+        Self::ImplementationSpecificError,
+        Self::NotAuthorized,
+        Self::TopicFilterInvalid,
+        Self::PacketIdentifierInUse,
+        Self::QuotaExceeded,
+        Self::SharedSubscriptionsNotSupported,
+        Self::SubscriptionIdentifiersNotSupported,
+        Self::WildcardSubscriptionsNotSupported,
+    ];
+
+    /// The return codes of a 3.1.1 SUBACK (MQTT 3.1.1 §3.9.3).
+    pub const IN_SUBACK_V311: &'static [Self] =
+        &[Self::Success, Self::GrantedQos1, Self::GrantedQos2, Self::UnspecifiedError];
+
+    /// UNSUBACK (§3.11.3).
+    pub const IN_UNSUBACK: &'static [Self] = &[
+        Self::Success,
+        Self::NoSubscriptionExisted,
+        Self::UnspecifiedError,
+        Self::ImplementationSpecificError,
+        Self::NotAuthorized,
+        Self::TopicFilterInvalid,
+        Self::PacketIdentifierInUse,
+    ];
+
+    /// DISCONNECT from a client (§3.14.2.1, column "sent by", and §4.12.1 for a failed re-authentication).
+    pub const IN_CLIENT_DISCONNECT: &'static [Self] = &[
+        Self::Success,
+        Self::DisconnectWithWill,
+        Self::UnspecifiedError,
+        Self::MalformedPacket,
+        Self::ProtocolError,
+        Self::ImplementationSpecificError,
+        Self::BadAuthenticationMethod,
+        Self::TopicNameInvalid,
+        Self::ReceiveMaximumExceeded,
+        Self::TopicAliasInvalid,
+        Self::PacketTooLarge,
+        Self::MessageRateTooHigh,
+        Self::QuotaExceeded,
+        Self::AdministrativeAction,
+        Self::PayloadFormatInvalid,
+    ];
+
+    /// DISCONNECT in either direction (§3.14.2.1, and §2.4 for a bad authentication method).
+    pub const IN_DISCONNECT: &'static [Self] = &[
+        Self::Success,
+        Self::DisconnectWithWill,
+        Self::UnspecifiedError,
+        Self::MalformedPacket,
+        Self::ProtocolError,
+        Self::ImplementationSpecificError,
+        Self::NotAuthorized,
+        Self::ServerBusy,
+        Self::ServerShuttingDown,
+        Self::BadAuthenticationMethod,
+        Self::KeepAliveTimeout,
+        Self::SessionTakenOver,
+        Self::TopicFilterInvalid,
+        Self::TopicNameInvalid,
+        Self::ReceiveMaximumExceeded,
+        Self::TopicAliasInvalid,
+        Self::PacketTooLarge,
+        Self::MessageRateTooHigh,
+        Self::QuotaExceeded,
+        Self::AdministrativeAction,
+        Self::PayloadFormatInvalid,
+        Self::RetainNotSupported,
+        Self::QosNotSupported,
+        Self::UseAnotherServer,
+        Self::ServerMoved,
+        Self::SharedSubscriptionsNotSupported,
+        Self::ConnectionRateExceeded,
+        Self::MaximumConnectTime,
+        Self::SubscriptionIdentifiersNotSupported,
+        Self::WildcardSubscriptionsNotSupported,
+    ];
+
+    /// AUTH (§3.15.2.1).
+    pub const IN_AUTH: &'static [Self] = &[Self::Success, Self::ContinueAuthentication, Self::ReAuthenticate];
+}
+
+/// The return codes of a 3.1.1 CONNACK (MQTT 3.1.1 §3.2.2.3).
+impl ReasonCode {
+    /// The return code 0 to 5 that comes nearest to it in a CONNACK. What 3.1.1 has no word for is "server
+    /// unavailable".
+    pub const fn return_code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::UnsupportedProtocolVersion => 1,
+            Self::ClientIdentifierNotValid => 2,
+            Self::BadUserNameOrPassword => 4,
+            Self::NotAuthorized | Self::Banned | Self::BadAuthenticationMethod => 5,
+            _ => 3,
+        }
+    }
+
+    /// The code for a return code of a CONNACK; `None` above 5.
+    pub const fn from_return_code(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Success),
+            1 => Some(Self::UnsupportedProtocolVersion),
+            2 => Some(Self::ClientIdentifierNotValid),
+            3 => Some(Self::ServerUnavailable),
+            4 => Some(Self::BadUserNameOrPassword),
+            5 => Some(Self::NotAuthorized),
+            _ => None,
+        }
+    }
+}
+
 reason_codes! {
     /// Success; also normal disconnection and granted QoS 0.
     #[default] Success = 0x00, "success";

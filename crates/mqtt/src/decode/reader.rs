@@ -1,0 +1,197 @@
+//! A cursor over the body of one packet. Error texts name the field only; callers add the packet.
+
+use super::{DecodeError, Result};
+use crate::ReasonCode;
+use meridian_types::TopicName;
+
+/// What is left of a packet's body, or of its properties.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub(super) const fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// All that is left.
+    #[inline]
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Takes `len` bytes.
+    #[inline]
+    pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
+        let Some((taken, rest)) = self.rest.split_at_checked(len) else {
+            return Err(ends_within(what, len - self.rest.len()));
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
+        let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
+            return Err(ends_within(what, N - self.rest.len()));
+        };
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8> {
+        self.array::<1>(what).map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(super) fn u16(&mut self, what: &'static str) -> Result<u16> {
+        self.array(what).map(u16::from_be_bytes)
+    }
+
+    #[inline]
+    pub(super) fn u32(&mut self, what: &'static str) -> Result<u32> {
+        self.array(what).map(u32::from_be_bytes)
+    }
+
+    /// A variable byte integer of at most four bytes, and no more than it needs [MQTT-1.5.5-1].
+    #[inline]
+    pub(super) fn varint(&mut self, what: &'static str) -> Result<u32> {
+        let mut value = 0;
+        for index in 0..4 {
+            let byte = self.byte(what)?;
+            value |= u32::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                if byte == 0 && index > 0 {
+                    return Err(DecodeError::malformed(format!(
+                        "the {what} uses more bytes than it needs: {value} in {} bytes",
+                        index + 1
+                    )));
+                }
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::malformed(format!("the {what} takes more than 4 bytes")))
+    }
+
+    /// Binary data with its length in two bytes (§1.5.6).
+    #[inline]
+    pub(super) fn binary(&mut self, what: &'static str) -> Result<&'a [u8]> {
+        let len = self.u16(what)?;
+        self.take(usize::from(len), what)
+    }
+
+    /// A UTF-8 string with its length in two bytes, well formed and without U+0000 [MQTT-1.5.4-1], [MQTT-1.5.4-2].
+    /// Control characters and non-characters, which a receiver may refuse, are taken.
+    pub(super) fn text(&mut self, what: &'static str) -> Result<&'a str> {
+        let bytes = self.binary(what)?;
+        let text = utf8(bytes, what)?;
+        if bytes.contains(&0) {
+            return Err(null_character(bytes, what));
+        }
+        Ok(text)
+    }
+
+    /// A string that must be empty or a valid topic name. One pass checks that it is UTF-8, a second, which the
+    /// compiler turns into vector instructions, looks for what a topic name must not hold.
+    #[inline]
+    pub(super) fn topic(&mut self, what: &'static str) -> Result<&'a str> {
+        let bytes = self.binary(what)?;
+        let text = utf8(bytes, what)?;
+        if is_plainly_a_topic_name(bytes) || text.is_empty() {
+            return Ok(text);
+        }
+        refuse_topic(text, what)
+    }
+
+    /// A valid topic name, so not empty.
+    pub(super) fn topic_name(&mut self, what: &'static str) -> Result<&'a str> {
+        let text = self.topic(what)?;
+        if text.is_empty() { refuse_topic(text, what) } else { Ok(text) }
+    }
+
+    /// A packet identifier, which is never 0 [MQTT-2.2.1-3].
+    #[inline]
+    pub(super) fn packet_id(&mut self) -> Result<u16> {
+        match self.u16("packet identifier")? {
+            0 => Err(DecodeError::protocol("the packet identifier is 0".to_owned())),
+            packet_id => Ok(packet_id),
+        }
+    }
+
+    /// A reason code out of those the packet may carry.
+    pub(super) fn reason(&mut self, allowed: &[ReasonCode]) -> Result<ReasonCode> {
+        let byte = self.byte("reason code")?;
+        match ReasonCode::from_byte(byte) {
+            Some(reason) if allowed.contains(&reason) => Ok(reason),
+            Some(reason) => Err(DecodeError::protocol(format!(
+                "reason code 0x{byte:02X} ({}) does not belong to this packet",
+                reason.name()
+            ))),
+            None => Err(DecodeError::protocol(format!("reason code 0x{byte:02X} is not defined"))),
+        }
+    }
+
+    /// Checks that nothing is left over.
+    #[inline]
+    pub(super) fn finish(&self) -> Result<()> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(DecodeError::malformed(format!("{} bytes follow after its end", self.rest.len())))
+    }
+}
+
+#[inline]
+fn utf8<'a>(bytes: &'a [u8], what: &'static str) -> Result<&'a str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        DecodeError::malformed(format!(
+            "the {what} is not valid UTF-8 from its byte {} on",
+            error.valid_up_to()
+        ))
+    })
+}
+
+/// Whether the bytes hold no null character, no wildcard and few levels: if so, non-empty UTF-8 is a topic name
+/// without a closer look.
+#[inline]
+fn is_plainly_a_topic_name(bytes: &[u8]) -> bool {
+    let (mut forbidden, mut separators) = (false, 0_u16);
+    for &byte in bytes {
+        forbidden |= (byte == 0) | (byte == b'+') | (byte == b'#');
+        separators += u16::from(byte == b'/');
+    }
+    !forbidden && !bytes.is_empty() && usize::from(separators) < meridian_types::limits::TOPIC_LEVELS_MAX
+}
+
+#[cold]
+fn refuse_topic<'a>(text: &'a str, what: &'static str) -> Result<&'a str> {
+    if text.as_bytes().contains(&0) {
+        return Err(null_character(text.as_bytes(), what));
+    }
+    match TopicName::new(text) {
+        Ok(name) => Ok(name.as_str()),
+        Err(error) => Err(DecodeError {
+            reason: ReasonCode::TopicNameInvalid,
+            what: format!("the {what} {text:?} is refused: {error}"),
+        }),
+    }
+}
+
+#[cold]
+fn null_character(bytes: &[u8], what: &'static str) -> DecodeError {
+    let place = bytes.iter().position(|&byte| byte == 0).unwrap_or_default();
+    DecodeError::malformed(format!("the {what} holds a null character at its byte {place}"))
+}
+
+#[cold]
+fn ends_within(what: &'static str, missing: usize) -> DecodeError {
+    DecodeError::malformed(format!("ends within the {what}, {missing} bytes short"))
+}
