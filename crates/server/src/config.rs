@@ -1,10 +1,34 @@
-//! What the operator can set. Every key has a default; `meridian config show` prints the whole.
+//! What the operator can set.
+//!
+//! Each key is one item below: its name, what it means, its default, and whether a reload (SIGHUP) takes it over or
+//! a restart is needed. Reading, checking, printing and the reference are derived from these items. A value comes
+//! from the default, else the file, else the environment (`MERIDIAN_<SECTION>_<KEY>`, `MERIDIAN_LISTEN`), else flags
+//! (`--set section.key=value`, `--listen URL`); the last one counts.
+//!
+//! [`Config::load`] does all of it; [`Loaded::reload`] does it again; [`diff`] says what changed.
 
-use serde::{Deserialize, Serialize};
+mod diff;
+mod listen;
+mod load;
+mod problem;
+mod schema;
+mod show;
+mod validate;
+mod value;
+
+pub use diff::{Change, diff};
+pub use listen::{ListenUrl, Scheme, UrlError};
+pub use load::{Loaded, Sources};
+pub use problem::{Fault, Location, Origin, Problem, Warning};
+pub use schema::Reload;
+pub use show::Comments;
+pub use value::{ByteSize, Duration};
+
+use schema::table;
+use value::{days, secs, word_enum};
 
 /// The whole configuration, resolved.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Threads and shutdown.
     pub server: Server,
@@ -22,178 +46,168 @@ pub struct Config {
     pub retained: Retained,
 }
 
-/// `[server]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Server {
-    /// Event loops; 0 means one for each core.
-    pub threads: usize,
-    /// How long a shutdown waits for outboxes to drain.
-    pub shutdown_grace: Duration,
-    /// Connections at once, over all listeners; 0 means as many as open files allow.
-    pub connections_max: usize,
-    /// How often `$SYS` topics are published; zero switches them off.
-    pub sys_interval: Duration,
+table! {
+    /// Threads and shutdown.
+    Server {
+        /// Event loops; 0 means one for each core.
+        threads: usize = 0, Restart;
+        /// How long a shutdown waits for outboxes to drain.
+        shutdown_grace: Duration = secs(5), Restart;
+        /// Connections at once, over all listeners; 0 means as many as open files allow.
+        connections_max: usize = 0, Restart;
+        /// How often `$SYS` topics are published; "0s" switches them off.
+        sys_interval: Duration = secs(10), Restart;
+    }
 }
 
-/// `[log]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,meridian_server=debug`.
-    pub level: String,
-    /// Text, JSON, or whichever fits standard error.
-    pub format: LogFormat,
+table! {
+    /// Logs, on standard error.
+    Log {
+        /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,meridian_server=debug`.
+        level: String = "info".to_owned(), Live;
+        /// Text, JSON, or `auto`: text on a terminal, JSON otherwise.
+        format: LogFormat = LogFormat::Auto, Restart;
+    }
 }
 
-/// A listener.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Listener {
-    /// `mqtt://host:port`, `ws://host:port` or `http://host:port`; port 0 takes a free one.
-    pub url: String,
-    /// The class of its clients, unless one matches by client id or user name.
-    pub class: Option<String>,
-    /// Connections at once; 0 means no limit of its own.
-    pub connections_max: usize,
-    /// How long a connection may take to send CONNECT.
-    pub connect_timeout: Duration,
-    /// Connections the kernel may hold until they are accepted.
-    pub backlog: u32,
+table! {
+    /// Where to listen; one `[[listener]]` for each address. Any listener in the file replaces the default ones,
+    /// and `--listen` or MERIDIAN_LISTEN replaces all of them.
+    Listener {
+        /// `mqtt://host:port`, `ws://host:port` or `http://host:port`; port 0 takes a free one.
+        url: String = String::new(), Restart;
+        /// The class of its clients, unless one matches by client id or user name.
+        class: Option<String> = None, Restart;
+        /// Connections at once; 0 means no limit of its own.
+        connections_max: usize = 0, Restart;
+        /// How long a connection may take to send CONNECT.
+        connect_timeout: Duration = secs(10), Restart;
+        /// Connections the kernel may hold until they are accepted.
+        backlog: u32 = 4096, Restart;
+    }
 }
 
-/// `[mqtt]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Mqtt {
-    /// Largest packet accepted.
-    pub packet_bytes_max: ByteSize,
-    /// Unacknowledged QoS 1 and 2 messages a client may have in flight to the server.
-    pub receive_maximum: u16,
-    /// Unacknowledged messages the server has in flight to a client that names no receive maximum.
-    pub inflight_max: u16,
-    /// Topic aliases a client may set.
-    pub topic_alias_maximum: u16,
-    /// Topic aliases the server sets towards a client that takes them.
-    pub topic_alias_outgoing: u16,
-    /// Longest keep alive; a longer one, or none, is lowered to it (5.0). Zero means any.
-    pub keep_alive_max: Duration,
-    /// Longest session expiry interval; a longer one is lowered to it.
-    pub session_expiry_max: Duration,
-    /// Session expiry of 3.1.1 clients that connect with clean session 0.
-    pub session_expiry_v311: Duration,
-    /// Sessions at once, connected or not.
-    pub sessions_max: usize,
-    /// Subscriptions of one session.
-    pub subscriptions_max: usize,
-    /// Longest client id, in bytes.
-    pub client_id_bytes_max: usize,
-    /// How a share group picks a member.
-    pub share_strategy: ShareStrategy,
+table! {
+    /// What MQTT clients may do.
+    Mqtt {
+        /// Largest packet accepted.
+        packet_bytes_max: ByteSize = ByteSize(16 << 20), Live;
+        /// Unacknowledged QoS 1 and 2 messages a client may have in flight to the server.
+        receive_maximum: u16 = 1024, Live;
+        /// Unacknowledged messages the server has in flight to a client that names no receive maximum.
+        inflight_max: u16 = 65_535, Live;
+        /// Topic aliases a client may set.
+        topic_alias_maximum: u16 = 64, Live;
+        /// Topic aliases the server sets towards a client that takes them.
+        topic_alias_outgoing: u16 = 16, Live;
+        /// Longest keep alive; a longer one, or none, is lowered to it (5.0). "0s" means any.
+        keep_alive_max: Duration = secs(0), Live;
+        /// Longest session expiry interval; a longer one is lowered to it.
+        session_expiry_max: Duration = days(7), Live;
+        /// Session expiry of 3.1.1 clients that connect with clean session 0.
+        session_expiry_v311: Duration = days(1), Live;
+        /// Sessions at once, connected or not.
+        sessions_max: usize = 1_000_000, Live;
+        /// Subscriptions of one session.
+        subscriptions_max: usize = 100_000, Live;
+        /// Longest client id, in bytes.
+        client_id_bytes_max: usize = 256, Live;
+        /// How a share group picks a member.
+        share_strategy: ShareStrategy = ShareStrategy::RoundRobin, Live;
+    }
 }
 
-/// `[queue]`: what may wait for one client.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Queue {
-    /// Messages that wait while the client is slow or away.
-    pub messages_max: usize,
-    /// Bytes of them.
-    pub bytes_max: ByteSize,
-    /// Encoded bytes that wait for the socket before messages begin to queue.
-    pub outbox_bytes_max: ByteSize,
-    /// What happens to a message for which there is no room.
-    pub overflow: Overflow,
-    /// Whether QoS 0 messages wait for a client that is away.
-    pub offline_qos0: bool,
+table! {
+    /// What may wait for one client, unless its class says otherwise.
+    Queue {
+        /// Messages that wait while the client is slow or away.
+        messages_max: usize = 10_000, Live;
+        /// Bytes of them.
+        bytes_max: ByteSize = ByteSize(16 << 20), Live;
+        /// Encoded bytes that wait for the socket before messages begin to queue.
+        outbox_bytes_max: ByteSize = ByteSize(1 << 20), Live;
+        /// What happens to a message for which there is no room.
+        overflow: Overflow = Overflow::DropOldest, Live;
+        /// Whether QoS 0 messages wait for a client that is away.
+        offline_qos0: bool = false, Live;
+    }
 }
 
-/// `[[class]]`: clients with a queue of their own.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Class {
-    /// Name, for listeners to refer to.
-    pub name: String,
-    /// Client ids it matches; `*` stands for any characters.
-    pub client_id: Option<String>,
-    /// User names it matches; `*` stands for any characters.
-    pub user_name: Option<String>,
-    /// Instead of `[queue]`; keys left out are taken from there.
-    pub messages_max: Option<usize>,
-    /// See [`Queue::bytes_max`].
-    pub bytes_max: Option<ByteSize>,
-    /// See [`Queue::outbox_bytes_max`].
-    pub outbox_bytes_max: Option<ByteSize>,
-    /// See [`Queue::overflow`].
-    pub overflow: Option<Overflow>,
-    /// See [`Queue::offline_qos0`].
-    pub offline_qos0: Option<bool>,
+table! {
+    /// Clients with a queue of their own; one `[[class]]` for each. The first that matches counts; keys left out
+    /// are taken from `[queue]`.
+    Class {
+        /// Name, for listeners to refer to.
+        name: String = String::new(), Live;
+        /// Client ids it matches; `*` stands for any characters.
+        client_id: Option<String> = None, Live;
+        /// User names it matches; `*` stands for any characters.
+        user_name: Option<String> = None, Live;
+        /// Messages that wait while the client is slow or away.
+        messages_max: Option<usize> = None, Live;
+        /// Bytes of them.
+        bytes_max: Option<ByteSize> = None, Live;
+        /// Encoded bytes that wait for the socket before messages begin to queue.
+        outbox_bytes_max: Option<ByteSize> = None, Live;
+        /// What happens to a message for which there is no room.
+        overflow: Option<Overflow> = None, Live;
+        /// Whether QoS 0 messages wait for a client that is away.
+        offline_qos0: Option<bool> = None, Live;
+    }
 }
 
-/// `[retained]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Retained {
-    /// Retained messages at once.
-    pub messages_max: usize,
-    /// Bytes of them.
-    pub bytes_max: ByteSize,
+table! {
+    /// Retained messages.
+    Retained {
+        /// Retained messages at once.
+        messages_max: usize = 1_000_000, Live;
+        /// Bytes of them.
+        bytes_max: ByteSize = ByteSize(1 << 30), Live;
+    }
 }
 
-/// What happens to a message that finds a full queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Overflow {
-    /// The message that has waited longest makes room.
-    DropOldest,
-    /// The incoming message is refused.
-    DropNewest,
-    /// The client is disconnected.
-    Disconnect,
-    /// The publisher's socket is not read until there is room.
-    Block,
+word_enum! {
+    /// What happens to a message that finds a full queue.
+    Overflow {
+        /// The message that has waited longest makes room.
+        DropOldest = "drop-oldest",
+        /// The incoming message is refused.
+        DropNewest = "drop-newest",
+        /// The client is disconnected.
+        Disconnect = "disconnect",
+        /// The publisher's socket is not read until there is room.
+        Block = "block",
+    }
 }
 
-/// How a share group picks a member for a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShareStrategy {
-    /// In turn.
-    RoundRobin,
-    /// By chance.
-    Random,
-    /// The member with the fewest unacknowledged and waiting messages.
-    LeastInflight,
-    /// The same member until it leaves.
-    Sticky,
-    /// By hash of the publisher's client id.
-    HashClient,
-    /// By hash of the topic.
-    HashTopic,
+word_enum! {
+    /// How a share group picks a member for a message.
+    ShareStrategy {
+        /// In turn.
+        RoundRobin = "round-robin",
+        /// By chance.
+        Random = "random",
+        /// The member with the fewest unacknowledged and waiting messages.
+        LeastInflight = "least-inflight",
+        /// The same member until it leaves.
+        Sticky = "sticky",
+        /// By hash of the publisher's client id.
+        HashClient = "hash-client",
+        /// By hash of the topic.
+        HashTopic = "hash-topic",
+    }
 }
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// One readable line each.
-    Text,
-    /// One JSON object each.
-    Json,
-}
-
-/// A span of time, written as "30s", "5 min", "1h" or "2d". Zero is "0s".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-pub struct Duration(pub std::time::Duration);
-
-/// A size, written as "512", "64 KiB", "10 MiB" or "1 GiB".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-pub struct ByteSize(pub u64);
-
-const fn secs(secs: u64) -> Duration {
-    Duration(std::time::Duration::from_secs(secs))
+word_enum! {
+    /// How log lines look.
+    LogFormat {
+        /// Text on a terminal, JSON otherwise.
+        Auto = "auto",
+        /// One readable line each.
+        Text = "text",
+        /// One JSON object each.
+        Json = "json",
+    }
 }
 
 impl Default for Config {
@@ -211,78 +225,5 @@ impl Default for Config {
     }
 }
 
-impl Default for Server {
-    fn default() -> Self {
-        Self { threads: 0, shutdown_grace: secs(5), connections_max: 0, sys_interval: secs(10) }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Auto }
-    }
-}
-
-impl Default for Listener {
-    fn default() -> Self {
-        Self {
-            url: String::new(),
-            class: None,
-            connections_max: 0,
-            connect_timeout: secs(10),
-            backlog: 4096,
-        }
-    }
-}
-
-impl Default for Mqtt {
-    fn default() -> Self {
-        Self {
-            packet_bytes_max: ByteSize(16 << 20),
-            receive_maximum: 1024,
-            inflight_max: 65_535,
-            topic_alias_maximum: 64,
-            topic_alias_outgoing: 16,
-            keep_alive_max: secs(0),
-            session_expiry_max: secs(7 * 86_400),
-            session_expiry_v311: secs(86_400),
-            sessions_max: 1_000_000,
-            subscriptions_max: 100_000,
-            client_id_bytes_max: 256,
-            share_strategy: ShareStrategy::RoundRobin,
-        }
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            messages_max: 10_000,
-            bytes_max: ByteSize(16 << 20),
-            outbox_bytes_max: ByteSize(1 << 20),
-            overflow: Overflow::DropOldest,
-            offline_qos0: false,
-        }
-    }
-}
-
-impl Default for Class {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            client_id: None,
-            user_name: None,
-            messages_max: None,
-            bytes_max: None,
-            outbox_bytes_max: None,
-            overflow: None,
-            offline_qos0: None,
-        }
-    }
-}
-
-impl Default for Retained {
-    fn default() -> Self {
-        Self { messages_max: 1_000_000, bytes_max: ByteSize(1 << 30) }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,4 @@
 //! Listeners, the connection driver, configuration, metrics and wiring.
 
 pub mod config;
+pub mod log;
