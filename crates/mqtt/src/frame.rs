@@ -44,7 +44,27 @@ impl Frame {
         self.header_len + self.body_len
     }
 
-    /// Looks for a packet at the start of `buf`; a packet above `limit` bytes is refused from its header alone.
+    /// Whether it is empty: never, since a packet has at least its fixed header.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Whether the remaining length takes no more bytes than it needs. In 5.0 a packet where it does is malformed
+    /// [MQTT-1.5.5-1]; 3.1.1 does not forbid it, and there are devices that always send it in the same number of bytes.
+    #[inline]
+    pub const fn is_length_minimal(&self) -> bool {
+        self.header_len == 2 || self.body_len >> (7 * (self.header_len - 2)) > 0
+    }
+
+    /// Looks for a packet at the start of `buf`; a packet above `limit` bytes is refused from its header alone, before
+    /// its body is there. It allocates nothing and looks at five bytes at most.
+    ///
+    /// ```text
+    /// byte 0         1 to 4 bytes                          body_len bytes
+    /// type | flags   remaining length, 7 bits each, the    variable header and payload
+    ///                lowest first; top bit: one more follows
+    /// ```
     ///
     /// # Errors
     /// [`FrameError`] if the length is malformed or above `limit`.
@@ -58,16 +78,20 @@ impl Frame {
             body_len |= usize::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
                 let frame = Self { first_byte: buf[0], header_len: 2 + index, body_len };
-                if frame.len() > limit {
-                    return Err(FrameError::TooLarge { size: frame.len(), limit });
-                }
-                return Ok(if buf.len() < frame.len() {
-                    Peek::Needs(frame.len())
-                } else {
-                    Peek::Whole(frame)
-                });
+                return frame.check(buf.len(), limit);
             }
         }
         Err(FrameError::BadLength)
+    }
+
+    #[inline]
+    const fn check(self, available: usize, limit: usize) -> Result<Peek, FrameError> {
+        if self.len() > limit {
+            Err(FrameError::TooLarge { size: self.len(), limit })
+        } else if available < self.len() {
+            Ok(Peek::Needs(self.len()))
+        } else {
+            Ok(Peek::Whole(self))
+        }
     }
 }

@@ -143,5 +143,12 @@ pub(super) fn varint(value: usize) -> ([u8; 4], usize) {
 /// `text` if it fits a string's two length bytes, else as much of it as does.
 #[inline]
 pub(super) fn clamp(text: &str) -> &str {
-    if text.len() <= STRING_BYTES_MAX { text } else { &text[..text.floor_char_boundary(STRING_BYTES_MAX)] }
+    if text.len() <= STRING_BYTES_MAX { text } else { cut(text) }
+}
+
+#[cold]
+fn cut(text: &str) -> &str {
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=STRING_BYTES_MAX).rev().find(fits).expect("the beginning is a boundary");
+    &text[..end]
 }
