@@ -1,16 +1,25 @@
 //! Filters to targets.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use meridian_types::{TopicFilter, TopicName};
 use parking_lot::RwLock;
 
+use crate::hash::Seeds;
+use crate::interner::{Key, Text};
 use crate::regions::{RegionTable, Regions};
-use crate::tree::Tree;
+use crate::tree::{FilterPlace, Inserted, Removed, Tree};
 
 /// What a look-up returns, as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetId(pub u32);
 
 /// Names a filter for as long as it has at least one target.
+///
+/// ```text
+/// 31 .. 28   27             26 .. 0
+/// shard      ends in /#     node
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilterId(pub u32);
 
@@ -23,54 +32,127 @@ pub struct Entry {
     pub options: u32,
 }
 
-/// The index.
-pub struct Index {
+/// Trees that the filters are spread over.
+const SHARDS: usize = 1 << SHARD_BITS;
+
+const SHARD_BITS: u32 = 4;
+const SHARD_SHIFT: u32 = 28;
+const BELOW: u32 = 1 << 27;
+
+/// The shard of filters that start with a wildcard.
+const ROOT_SHARD: usize = 0;
+
+/// One tree and its lock, on cache lines of its own.
+#[repr(align(128))]
+struct Shard {
     tree: RwLock<Tree>,
+    /// Filters here by [`Depth`], or a few more while one is being removed: where there are none, no topic looks.
+    counts: [AtomicUsize; 3],
+}
+
+/// Which levels of a topic lead to a filter's shard.
+#[derive(Clone, Copy)]
+enum Depth {
+    /// None: the filter starts with a wildcard.
+    Root = 0,
+    /// The first: the filter has one level, or a wildcard in the second.
+    Shallow = 1,
+    /// The first two.
+    Deep = 2,
+}
+
+/// Filters to targets, for any number of threads.
+///
+/// A look-up takes the read lock of at most three of sixteen trees, a change the write lock of one; either holds it
+/// for about a microsecond. No operation takes two locks at once, and none calls out.
+pub struct Index {
+    shards: Box<[Shard; SHARDS]>,
     regions: RegionTable,
+    seeds: Seeds,
 }
 
 impl Index {
-    /// An empty index.
+    /// An empty index; 130 KiB, most of it the table of regions.
     pub fn new() -> Self {
-        Self { tree: RwLock::new(Tree::new()), regions: RegionTable::new() }
+        let shard = |_| Shard { tree: RwLock::new(Tree::new()), counts: Default::default() };
+        Self {
+            shards: Box::new(std::array::from_fn(shard)),
+            regions: RegionTable::new(),
+            seeds: Seeds::new(),
+        }
     }
 
     /// Adds a target to a filter, or replaces its options; returns the previous ones.
+    ///
+    /// The id stays the filter's until its last target is removed. Cost: one step per level, at most two new nodes,
+    /// O(log n) in the filter's own targets.
+    ///
+    /// # Panics
+    /// If more than 134 million nodes would share a shard (several GiB of filters with the same first two levels).
     pub fn insert(&self, filter: TopicFilter<'_>, target: TargetId, options: u32) -> (FilterId, Option<u32>) {
-        let (id, previous) = self.tree.write().insert(filter, target, options);
+        let (shard, depth) = self.shard_of_filter(filter);
+        let mut tree = self.shards[shard].tree.write();
+        let Inserted { place, previous, is_new_filter } = tree.insert(filter, Entry { target, options });
+        if is_new_filter {
+            // Counted under the lock, so that a look-up that must see the filter does not pass the shard by.
+            self.shards[shard].counts[depth as usize].fetch_add(1, Ordering::Release);
+        }
+        drop(tree);
         if previous != Some(options) {
             self.regions.bump(filter);
         }
-        (id, previous)
+        (id_of(shard, place), previous)
     }
 
     /// Removes a target from a filter; returns the filter's id, valid no longer if this was its last target, and the
-    /// target's options.
+    /// target's options. Cost as of [`insert`](Self::insert).
     pub fn remove(&self, filter: TopicFilter<'_>, target: TargetId) -> Option<(FilterId, u32)> {
-        let removed = self.tree.write().remove(filter, target)?;
-        self.regions.bump(filter);
-        Some(removed)
-    }
-
-    /// Removes a target from a filter known by its id; returns the target's options.
-    pub fn remove_by_id(&self, filter: FilterId, target: TargetId) -> Option<u32> {
-        let mut tree = self.tree.write();
-        let text = tree.filter_text(filter)?;
-        let text = TopicFilter::new(&text).expect("the index holds valid filters only");
-        let (_, options) = tree.remove(text, target)?;
+        let (shard, depth) = self.shard_of_filter(filter);
+        let mut tree = self.shards[shard].tree.write();
+        let place = tree.find(filter)?;
+        let removed = tree.remove(place, target)?;
         drop(tree);
-        self.regions.bump(text);
-        Some(options)
+        self.finish_removal(filter, shard, depth, &removed);
+        Some((id_of(shard, place), removed.options))
     }
 
-    /// The text of a filter.
+    /// Removes a target from a filter known by its id; returns the target's options. Cost as of
+    /// [`insert`](Self::insert), and one short-lived string.
+    pub fn remove_by_id(&self, filter: FilterId, target: TargetId) -> Option<u32> {
+        let (shard, place) = place_of(filter);
+        let mut tree = self.shards[shard].tree.write();
+        let text = tree.filter_text(place)?;
+        let removed = tree.remove(place, target)?;
+        drop(tree);
+        let text = TopicFilter::new(&text).expect("the index holds valid filters only");
+        let (_, depth) = self.shard_of_filter(text);
+        self.finish_removal(text, shard, depth, &removed);
+        Some(removed.options)
+    }
+
+    /// The text of a filter that has a target. Cost: one step per level.
     pub fn filter_text(&self, filter: FilterId) -> Option<String> {
-        self.tree.read().filter_text(filter)
+        let (shard, place) = place_of(filter);
+        self.shards[shard].tree.read().filter_text(place)
     }
 
-    /// Appends one entry for each (filter, target) that matches; a target may occur several times.
+    /// Appends one entry for each (filter, target) that matches; a target may occur several times. A filter's targets
+    /// come in order, the filters in none.
+    ///
+    /// Allocates nothing but room in `out`. Cost: one step for each node whose path matches a beginning of the topic,
+    /// which is at most two to the power of the levels and never more than there are nodes, and the entries themselves.
+    /// Changes made by other threads meanwhile are seen or not, each as a whole.
     pub fn matches(&self, topic: TopicName<'_>, out: &mut Vec<Entry>) {
-        self.tree.read().matches(topic, out);
+        let text = topic.as_str();
+        let mut visited = [usize::MAX; 3];
+        for (at, depth) in [Depth::Deep, Depth::Shallow, Depth::Root].into_iter().enumerate() {
+            let Some(shard) = self.shard_of_topic(text, depth) else { continue };
+            let is_empty = self.shards[shard].counts[depth as usize].load(Ordering::Acquire) == 0;
+            if !is_empty && !visited.contains(&shard) {
+                self.shards[shard].tree.read().matches(topic, out);
+                visited[at] = shard;
+            }
+        }
     }
 
     /// The regions a topic's result depends on.
@@ -80,23 +162,68 @@ impl Index {
 
     /// A number that changes whenever the result of a topic with these regions may have changed. Read it before
     /// the look-up whose result it is to guard.
+    ///
+    /// Cost: five atomic loads. A change is seen here at the latest when the call that made it returns.
     pub fn generation(&self, regions: &Regions) -> u64 {
         self.regions.generation(regions)
     }
 
-    /// Filters held.
+    /// Filters held. Visits every shard.
     pub fn filter_count(&self) -> usize {
-        self.tree.read().filter_count()
+        self.shards.iter().map(|shard| shard.tree.read().filter_count()).sum()
     }
 
-    /// Entries held: (filter, target) pairs.
+    /// Entries held: (filter, target) pairs. Visits every shard.
     pub fn entry_count(&self) -> usize {
-        self.tree.read().entry_count()
+        self.shards.iter().map(|shard| shard.tree.read().entry_count()).sum()
     }
 
-    /// Bytes of memory held, with the unused capacity of its structures.
+    /// Bytes of memory held, with the unused capacity of its structures and without the allocator's own. Visits
+    /// every page of every shard: for metrics, not for the publish path.
     pub fn memory_bytes(&self) -> usize {
-        self.regions.memory_bytes()
+        let trees: usize = self.shards.iter().map(|shard| shard.tree.read().memory_bytes()).sum();
+        size_of::<Self>() + size_of_val(&*self.shards) + self.regions.memory_bytes() + trees
+    }
+
+    /// Where filters of one depth that match a topic are; none if its levels are too few.
+    #[inline]
+    fn shard_of_topic(&self, topic: &str, depth: Depth) -> Option<usize> {
+        let first_end = topic.find('/');
+        match depth {
+            Depth::Root => Some(ROOT_SHARD),
+            Depth::Shallow => Some(self.shard_of_prefix(&topic[..first_end.unwrap_or(topic.len())])),
+            Depth::Deep => {
+                let second = first_end? + 1;
+                let second_end = topic[second..].find('/').map_or(topic.len(), |len| second + len);
+                Some(self.shard_of_prefix(&topic[..second_end]))
+            }
+        }
+    }
+
+    /// Where a filter belongs.
+    fn shard_of_filter(&self, filter: TopicFilter<'_>) -> (usize, Depth) {
+        let text = filter.as_str();
+        let literal = match text.find(['+', '#']) {
+            Some(0) => return (ROOT_SHARD, Depth::Root),
+            Some(wildcard) => &text[..wildcard - 1],
+            None => text,
+        };
+        match self.shard_of_topic(literal, Depth::Deep) {
+            Some(shard) => (shard, Depth::Deep),
+            None => (self.shard_of_prefix(literal), Depth::Shallow),
+        }
+    }
+
+    #[inline]
+    fn shard_of_prefix(&self, prefix: &str) -> usize {
+        (Text(prefix.as_bytes()).hash(self.seeds) >> (64 - SHARD_BITS)) as usize
+    }
+
+    fn finish_removal(&self, filter: TopicFilter<'_>, shard: usize, depth: Depth, removed: &Removed) {
+        if removed.was_last {
+            self.shards[shard].counts[depth as usize].fetch_sub(1, Ordering::Release);
+        }
+        self.regions.bump(filter);
     }
 }
 
@@ -104,4 +231,14 @@ impl Default for Index {
     fn default() -> Self {
         Self::new()
     }
+}
+
+const fn id_of(shard: usize, place: FilterPlace) -> FilterId {
+    let below = if place.is_below { BELOW } else { 0 };
+    FilterId((shard as u32) << SHARD_SHIFT | below | place.node)
+}
+
+const fn place_of(filter: FilterId) -> (usize, FilterPlace) {
+    let place = FilterPlace { node: filter.0 & (BELOW - 1), is_below: filter.0 & BELOW != 0 };
+    ((filter.0 >> SHARD_SHIFT) as usize, place)
 }

@@ -1,35 +1,85 @@
-//! The trie of filters.
+//! One tree of filters, for one thread at a time: what a shard of the index is.
 
-use std::collections::BTreeMap;
+mod matching;
+mod shape;
+#[cfg(test)]
+mod tests;
 
-use hashbrown::HashMap;
-use meridian_types::{TopicFilter, TopicName};
-use smallvec::{SmallVec, smallvec};
+use meridian_types::TopicFilter;
+use smallvec::SmallVec;
 
-use crate::index::{Entry, FilterId, TargetId};
+use crate::arena::Arena;
+use crate::hash::Seeds;
+use crate::index::{Entry, TargetId};
+use crate::labels::Labels;
+use crate::node::{Branch, NODE_ID_LIMIT, Node, Targets};
+use crate::table::Table;
+use crate::targets::{NO_SET, TargetSets};
 
-/// One level of at least one filter; `#` and `+` are children like any other.
-#[derive(Default)]
-struct Node {
-    parent: u32,
-    word: Box<str>,
-    children: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
-    targets: BTreeMap<TargetId, u32>,
+/// The root's id, if there is a root.
+const ROOT: u32 = 0;
+
+/// A filter within a tree: a node, and whether `/#` follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FilterPlace {
+    pub(crate) node: u32,
+    pub(crate) is_below: bool,
 }
 
-/// Filters by level.
+/// What an insertion did.
+pub(crate) struct Inserted {
+    pub(crate) place: FilterPlace,
+    /// The target's previous options, if the filter had it.
+    pub(crate) previous: Option<u32>,
+    /// Whether the filter had no target before.
+    pub(crate) is_new_filter: bool,
+}
+
+/// What a removal did.
+pub(crate) struct Removed {
+    pub(crate) options: u32,
+    /// Whether the filter has no target any more.
+    pub(crate) was_last: bool,
+}
+
+/// Filters by level; see the crate's documentation for the layout.
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
-    free: Vec<u32>,
+    seeds: Seeds,
+    nodes: Arena<Node>,
+    branches: Arena<Branch>,
+    /// Nodes by parent and first word, except children by `+`.
+    edges: Table,
+    labels: Labels,
+    sets: TargetSets,
     filter_count: usize,
     entry_count: usize,
 }
 
-const ROOT: u32 = 0;
+/// The levels of a filter, without a last `#`.
+type Levels<'a> = SmallVec<[&'a [u8]; 16]>;
+
+/// A filter's levels without a last `#`, and whether there was one.
+fn split_filter(filter: TopicFilter<'_>) -> (Levels<'_>, bool) {
+    let mut levels: Levels<'_> = filter.as_str().as_bytes().split(|&byte| byte == b'/').collect();
+    let is_below = levels.last() == Some(&b"#".as_slice());
+    if is_below {
+        levels.pop();
+    }
+    (levels, is_below)
+}
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        Self { nodes: vec![Node::default()], free: Vec::new(), filter_count: 0, entry_count: 0 }
+        Self {
+            seeds: Seeds::new(),
+            nodes: Arena::new(NODE_ID_LIMIT - 1),
+            branches: Arena::new(NODE_ID_LIMIT - 1),
+            edges: Table::new(),
+            labels: Labels::new(),
+            sets: TargetSets::new(),
+            filter_count: 0,
+            entry_count: 0,
+        }
     }
 
     pub(crate) const fn filter_count(&self) -> usize {
@@ -40,99 +90,140 @@ impl Tree {
         self.entry_count
     }
 
-    pub(crate) fn insert(
-        &mut self,
-        filter: TopicFilter<'_>,
-        target: TargetId,
-        options: u32,
-    ) -> (FilterId, Option<u32>) {
-        let mut at = ROOT;
-        for word in filter.levels() {
-            at = match self.node(at).children.get(word) {
-                Some(&child) => child,
-                None => self.add_child(at, word),
-            };
-        }
-        let targets = &mut self.nodes[at as usize].targets;
-        let is_new_filter = targets.is_empty();
-        let previous = targets.insert(target, options);
+    /// Bytes held outside the struct itself, used or not.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.nodes.memory_bytes()
+            + self.branches.memory_bytes()
+            + self.edges.memory_bytes()
+            + self.labels.memory_bytes()
+            + self.sets.memory_bytes()
+    }
+
+    /// Adds a target to a filter, or replaces its options.
+    pub(crate) fn insert(&mut self, filter: TopicFilter<'_>, entry: Entry) -> Inserted {
+        let (levels, is_below) = split_filter(filter);
+        let place = FilterPlace { node: self.reach(&levels), is_below };
+        let (previous, is_new_filter) = self.insert_target(place, entry);
         self.filter_count += usize::from(is_new_filter);
         self.entry_count += usize::from(previous.is_none());
-        (FilterId(at), previous)
+        Inserted { place, previous, is_new_filter }
     }
 
-    pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, target: TargetId) -> Option<(FilterId, u32)> {
-        let mut at = ROOT;
-        for word in filter.levels() {
-            at = *self.node(at).children.get(word)?;
-        }
-        let options = self.nodes[at as usize].targets.remove(&target)?;
-        self.entry_count -= 1;
-        self.filter_count -= usize::from(self.node(at).targets.is_empty());
-        let id = FilterId(at);
-        while at != ROOT && self.node(at).targets.is_empty() && self.node(at).children.is_empty() {
-            let Node { parent, word, .. } = std::mem::take(&mut self.nodes[at as usize]);
-            self.nodes[parent as usize].children.remove(&word);
-            self.free.push(at);
-            at = parent;
-        }
-        Some((id, options))
+    /// Where a filter is, if there is a node for it. It need not have targets.
+    pub(crate) fn find(&self, filter: TopicFilter<'_>) -> Option<FilterPlace> {
+        let (levels, is_below) = split_filter(filter);
+        Some(FilterPlace { node: self.find_node(&levels)?, is_below })
     }
 
-    pub(crate) fn filter_text(&self, filter: FilterId) -> Option<String> {
-        let mut at = filter.0;
-        if self.nodes.get(at as usize)?.targets.is_empty() {
-            return None;
-        }
-        let mut words: Vec<&str> = Vec::new();
-        while at != ROOT {
-            words.push(&self.node(at).word);
-            at = self.node(at).parent;
-        }
-        words.reverse();
-        Some(words.join("/"))
-    }
-
-    pub(crate) fn matches(&self, topic: TopicName<'_>, out: &mut Vec<Entry>) {
-        let levels: SmallVec<[&str; 16]> = topic.levels().collect();
-        let mut pending: SmallVec<[(u32, usize); 16]> = smallvec![(ROOT, 0)];
-        while let Some((at, depth)) = pending.pop() {
-            let node = self.node(at);
-            let wildcards_match = depth > 0 || !topic.is_reserved();
-            if wildcards_match && let Some(&child) = node.children.get("#") {
-                self.emit(child, out);
+    /// Removes a target from the filter at a place, and every node that served it alone.
+    pub(crate) fn remove(&mut self, place: FilterPlace, target: TargetId) -> Option<Removed> {
+        let node = self.nodes.find(place.node)?;
+        let mut targets = node.targets();
+        let (options, was_last) = match (&mut targets, place.is_below) {
+            (Targets::Here(entry), false) | (Targets::Below(entry), true) if entry.target == target => {
+                let options = entry.options;
+                targets = Targets::None;
+                (options, true)
             }
-            let Some(&word) = levels.get(depth) else {
-                self.emit(at, out);
-                continue;
-            };
-            if wildcards_match && let Some(&child) = node.children.get("+") {
-                pending.push((child, depth + 1));
+            (Targets::Sets { here: set, .. }, false) | (Targets::Sets { below: set, .. }, true)
+                if *set != NO_SET =>
+            {
+                let options = self.sets.remove(set, target)?;
+                let was_last = *set == NO_SET;
+                targets = self.inline(targets);
+                (options, was_last)
             }
-            if let Some(&child) = node.children.get(word) {
-                pending.push((child, depth + 1));
-            }
-        }
-    }
-
-    fn emit(&self, at: u32, out: &mut Vec<Entry>) {
-        out.extend(self.node(at).targets.iter().map(|(&target, &options)| Entry { target, options }));
-    }
-
-    fn add_child(&mut self, parent: u32, word: &str) -> u32 {
-        let node = Node { parent, word: word.into(), ..Node::default() };
-        let child = if let Some(free) = self.free.pop() {
-            self.nodes[free as usize] = node;
-            free
-        } else {
-            self.nodes.push(node);
-            u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes")
+            _ => return None,
         };
-        self.nodes[parent as usize].children.insert(word.into(), child);
-        child
+        self.nodes.get_mut(place.node).set_targets(targets);
+        self.entry_count -= 1;
+        self.filter_count -= usize::from(was_last);
+        self.prune(place.node);
+        Some(Removed { options, was_last })
     }
 
-    fn node(&self, at: u32) -> &Node {
-        &self.nodes[at as usize]
+    /// The text of the filter at a place, if it has a target.
+    pub(crate) fn filter_text(&self, place: FilterPlace) -> Option<String> {
+        match (self.nodes.find(place.node)?.targets(), place.is_below) {
+            (Targets::Here(_), false) | (Targets::Below(_), true) => {}
+            (Targets::Sets { here: set, .. }, false) | (Targets::Sets { below: set, .. }, true)
+                if set != NO_SET => {}
+            _ => return None,
+        }
+        let mut path: SmallVec<[u32; 16]> = SmallVec::new();
+        let mut at = place.node;
+        while at != ROOT {
+            path.push(at);
+            at = self.nodes.get(at).parent();
+        }
+        let mut text = Vec::with_capacity(64);
+        for &at in path.iter().rev() {
+            let node = self.nodes.get(at);
+            for &word in std::iter::once(&node.word).chain(self.labels.tail(self.tail_of(node))) {
+                self.labels.words.append_text(word, &mut text);
+                text.push(b'/');
+            }
+        }
+        if place.is_below {
+            text.push(b'#');
+        } else {
+            text.pop();
+        }
+        Some(String::from_utf8(text).expect("words are whole levels of valid filters"))
+    }
+
+    /// Adds an entry; returns the target's previous options and whether the filter is new.
+    fn insert_target(&mut self, place: FilterPlace, entry: Entry) -> (Option<u32>, bool) {
+        let node = self.nodes.get_mut(place.node);
+        let mut targets = node.targets();
+        let result = match (&mut targets, place.is_below) {
+            (Targets::None, _) => {
+                targets = if place.is_below { Targets::Below(entry) } else { Targets::Here(entry) };
+                (None, true)
+            }
+            (Targets::Here(held), false) | (Targets::Below(held), true) if held.target == entry.target => {
+                (Some(std::mem::replace(&mut held.options, entry.options)), false)
+            }
+            _ => {
+                let (mut here, mut below) = match targets {
+                    Targets::Here(held) => (self.sets.create(held), NO_SET),
+                    Targets::Below(held) => (NO_SET, self.sets.create(held)),
+                    Targets::Sets { here, below } => (here, below),
+                    Targets::None => unreachable!("matched above"),
+                };
+                let set = if place.is_below { &mut below } else { &mut here };
+                let is_new_filter = *set == NO_SET;
+                let previous = if is_new_filter {
+                    *set = self.sets.create(entry);
+                    None
+                } else {
+                    self.sets.insert(set, entry)
+                };
+                targets = Targets::Sets { here, below };
+                (previous, is_new_filter)
+            }
+        };
+        self.nodes.get_mut(place.node).set_targets(targets);
+        result
+    }
+
+    /// Moves a set of one into the node, if the node holds no other.
+    fn inline(&mut self, targets: Targets) -> Targets {
+        let Targets::Sets { here, below } = targets else { return targets };
+        let (set, is_below) = match (here, below) {
+            (NO_SET, NO_SET) => return Targets::None,
+            (NO_SET, set) => (set, true),
+            (set, NO_SET) => (set, false),
+            _ => return targets,
+        };
+        let Some(entry) = self.sets.only(set) else { return targets };
+        self.sets.free(set);
+        if is_below { Targets::Below(entry) } else { Targets::Here(entry) }
+    }
+
+    /// The tail of a node's label.
+    #[inline]
+    fn tail_of(&self, node: &Node) -> u32 {
+        if node.is_branch() { self.branches.get(node.link).tail } else { node.link }
     }
 }

@@ -1,0 +1,174 @@
+//! The nodes of a tree.
+
+use crate::arena::Slot;
+use crate::index::{Entry, TargetId};
+use crate::targets::{NO_SET, SetId};
+
+/// Node ids are below this.
+pub(crate) const NODE_ID_LIMIT: u32 = crate::table::ID_LIMIT;
+
+/// No node, no tail.
+pub(crate) const NONE: u32 = u32::MAX;
+
+const PARENT_MASK: u32 = (1 << 27) - 1;
+const BRANCH: u32 = 1 << 27;
+const KIND_SHIFT: u32 = 28;
+const KIND_MASK: u32 = 0b11 << KIND_SHIFT;
+const FREE: u32 = 1 << 31;
+
+const KIND_NONE: u32 = 0;
+const KIND_HERE: u32 = 1;
+const KIND_BELOW: u32 = 2;
+const KIND_SETS: u32 = 3;
+
+/// A place in the tree, 20 bytes:
+///
+/// ```text
+///          31    30  29..28  27      26 .. 0
+/// up       free      kind    branch  parent
+/// word     the label's first word
+/// link     branch: id of the Branch       leaf: id of the label's tail, or NONE
+/// first    kind one: target               kind sets: set of the filter that ends here, or NO_SET
+/// second   kind one: options              kind sets: set of the filter that ends in # below, or NO_SET
+/// ```
+///
+/// The label is the row of words from the parent to here: the word, then the tail's.
+#[derive(Clone, Copy)]
+pub(crate) struct Node {
+    up: u32,
+    /// The first word of the label.
+    pub(crate) word: u32,
+    /// The branch's id, or the tail's.
+    pub(crate) link: u32,
+    first: u32,
+    second: u32,
+}
+
+/// The targets of the two filters that may end at a node: `node` and `node/#`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// Neither filter is held.
+    None,
+    /// `node`, for one target.
+    Here(Entry),
+    /// `node/#`, for one target.
+    Below(Entry),
+    /// Anything more. Not both are [`NO_SET`].
+    Sets {
+        /// The targets of `node`.
+        here: SetId,
+        /// The targets of `node/#`.
+        below: SetId,
+    },
+}
+
+impl Node {
+    /// A leaf.
+    pub(crate) const fn new(parent: u32, word: u32, tail: u32) -> Self {
+        Self { up: parent, word, link: tail, first: 0, second: 0 }
+    }
+
+    #[inline]
+    pub(crate) const fn parent(&self) -> u32 {
+        self.up & PARENT_MASK
+    }
+
+    pub(crate) const fn set_parent(&mut self, parent: u32) {
+        self.up = self.up & !PARENT_MASK | parent;
+    }
+
+    /// Whether it has a [`Branch`].
+    #[inline]
+    pub(crate) const fn is_branch(&self) -> bool {
+        self.up & BRANCH != 0
+    }
+
+    /// Makes it a branch.
+    pub(crate) const fn link_branch(&mut self, branch: u32) {
+        self.up |= BRANCH;
+        self.link = branch;
+    }
+
+    /// Makes it a leaf.
+    pub(crate) const fn link_tail(&mut self, tail: u32) {
+        self.up &= !BRANCH;
+        self.link = tail;
+    }
+
+    #[inline]
+    pub(crate) const fn targets(&self) -> Targets {
+        let entry = Entry { target: TargetId(self.first), options: self.second };
+        match (self.up & KIND_MASK) >> KIND_SHIFT {
+            KIND_NONE => Targets::None,
+            KIND_HERE => Targets::Here(entry),
+            KIND_BELOW => Targets::Below(entry),
+            _ => Targets::Sets { here: self.first, below: self.second },
+        }
+    }
+
+    pub(crate) const fn set_targets(&mut self, targets: Targets) {
+        let kind;
+        (kind, self.first, self.second) = match targets {
+            Targets::None | Targets::Sets { here: NO_SET, below: NO_SET } => (KIND_NONE, 0, 0),
+            Targets::Here(entry) => (KIND_HERE, entry.target.0, entry.options),
+            Targets::Below(entry) => (KIND_BELOW, entry.target.0, entry.options),
+            Targets::Sets { here, below } => (KIND_SETS, here, below),
+        };
+        self.up = self.up & !KIND_MASK | kind << KIND_SHIFT;
+    }
+}
+
+impl Slot for Node {
+    fn free(next: u32) -> Self {
+        Self { up: FREE, word: next, link: NONE, first: 0, second: 0 }
+    }
+
+    fn next_free(&self) -> Option<u32> {
+        (self.up & FREE != 0).then_some(self.word)
+    }
+}
+
+/// What a node with children has besides, 16 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Branch {
+    /// The rest of the node's label, or [`NONE`].
+    pub(crate) tail: u32,
+    /// The child whose label starts with `+`, or [`NONE`].
+    pub(crate) plus: u32,
+    /// Children whose labels start with a literal word; they are found in the table of edges.
+    pub(crate) literal_count: u32,
+    /// Their ids, exclusive-ored: with one child, its id.
+    pub(crate) literal_xor: u32,
+}
+
+impl Branch {
+    /// Without children.
+    pub(crate) const fn new(tail: u32) -> Self {
+        Self { tail, plus: NONE, literal_count: 0, literal_xor: 0 }
+    }
+
+    /// The only child, if there is just one.
+    pub(crate) const fn only_child(&self) -> Option<u32> {
+        match (self.literal_count, self.plus) {
+            (1, NONE) => Some(self.literal_xor),
+            (0, NONE) => None,
+            (0, plus) => Some(plus),
+            _ => None,
+        }
+    }
+
+    /// Whether it has no child.
+    pub(crate) const fn is_childless(&self) -> bool {
+        self.literal_count == 0 && self.plus == NONE
+    }
+}
+
+impl Slot for Branch {
+    fn free(next: u32) -> Self {
+        Self { tail: next, plus: NONE, literal_count: u32::MAX, literal_xor: 0 }
+    }
+
+    fn next_free(&self) -> Option<u32> {
+        (self.literal_count == u32::MAX).then_some(self.tail)
+    }
+}

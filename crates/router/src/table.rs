@@ -1,0 +1,245 @@
+//! A hash table of 27-bit ids that grows and shrinks a little at a time.
+//!
+//! The table stores no keys: whoever owns an id can say what its key is. It is a linear-hashed row of segments, each an
+//! open-addressed array of its own size:
+//!
+//! ```text
+//! hash  63 ....... 59 | 58 ..... 56 | 55 ....... 24 | 23 ....... 0
+//!        tag (5 bits)                 place in the     segment: the low L or L+1 bits
+//!                                     segment
+//! slot  31 ....... 27 | 26 ....... 0                   empty: all ones; removed: all ones but the last
+//!        tag            id
+//! ```
+//!
+//! When the segments hold 256 ids each on average, one of them is split in two; when they hold 64, two are merged. A
+//! full segment is rebuilt a quarter larger. So no insertion touches more than some 600 ids, and four bytes a slot
+//! at 64 to 80 % occupancy are all there is to pay for an id.
+
+/// Ids below this one can be stored.
+pub(crate) const ID_LIMIT: u32 = (1 << ID_BITS) - 2;
+
+const ID_BITS: u32 = 27;
+const ID_MASK: u32 = (1 << ID_BITS) - 1;
+
+/// A slot never used since the segment was built: a search ends here.
+const EMPTY: u32 = u32::MAX;
+
+/// A slot whose id was removed: a search goes on.
+const REMOVED: u32 = u32::MAX - 1;
+
+/// Ids per segment, on average, above which a segment is split.
+const SPLIT_LOAD: usize = 256;
+
+/// Ids per segment, on average, below which two segments are merged.
+const MERGE_LOAD: usize = 64;
+
+#[derive(Default)]
+struct Segment {
+    slots: Box<[u32]>,
+    live_count: u32,
+    /// Slots that are not [`EMPTY`].
+    used_count: u32,
+}
+
+/// Ids by hash.
+pub(crate) struct Table {
+    segments: Vec<Segment>,
+    live_count: usize,
+}
+
+/// The tag of a hash, where a slot has it.
+#[inline]
+const fn tag_of(hash: u64) -> u32 {
+    (hash >> 59 << ID_BITS) as u32
+}
+
+/// Where a search for `hash` starts in a segment of `len` slots.
+#[inline]
+const fn home_of(hash: u64, len: usize) -> usize {
+    (((hash >> 24) as u32 as u64 * len as u64) >> 32) as usize
+}
+
+impl Segment {
+    /// A segment with room for some more than `ids`.
+    fn build(ids: &[(u64, u32)]) -> Self {
+        let mut slots = vec![EMPTY; (ids.len() * 25 / 16).max(4)].into_boxed_slice();
+        for &(hash, id) in ids {
+            let mut at = home_of(hash, slots.len());
+            while slots[at] != EMPTY {
+                at = if at + 1 == slots.len() { 0 } else { at + 1 };
+            }
+            slots[at] = tag_of(hash) | id;
+        }
+        let count = ids.len() as u32;
+        Self { slots, live_count: count, used_count: count }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().filter(|&&slot| slot < REMOVED).map(|slot| slot & ID_MASK)
+    }
+
+    /// The place of the first id with this hash's tag that `is_it` accepts.
+    #[inline]
+    fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+        let slots = &*self.slots;
+        let tag = tag_of(hash);
+        let mut at = home_of(hash, slots.len());
+        // A segment always has empty slots, so the search ends.
+        loop {
+            let slot = *slots.get(at)?;
+            if slot == EMPTY {
+                return None;
+            }
+            if slot & !ID_MASK == tag && slot != REMOVED && is_it(slot & ID_MASK) {
+                return Some(at);
+            }
+            at += 1;
+            if at == slots.len() {
+                at = 0;
+            }
+        }
+    }
+
+    /// Stores an id, if that leaves a fifth of the slots empty.
+    fn try_insert(&mut self, hash: u64, id: u32) -> bool {
+        if (self.used_count as usize + 1) * 5 > self.slots.len() * 4 {
+            return false;
+        }
+        let mut at = home_of(hash, self.slots.len());
+        while self.slots[at] < REMOVED {
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+        }
+        self.used_count += u32::from(self.slots[at] == EMPTY);
+        self.slots[at] = tag_of(hash) | id;
+        self.live_count += 1;
+        true
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        self.live_count -= 1;
+        let next = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+        if self.slots[next] != EMPTY {
+            self.slots[at] = REMOVED;
+            return;
+        }
+        // Nothing lies behind: this slot and the removed ones before it end every search anyway.
+        self.slots[at] = EMPTY;
+        self.used_count -= 1;
+        let mut at = at;
+        loop {
+            at = at.checked_sub(1).unwrap_or(self.slots.len() - 1);
+            if self.slots[at] != REMOVED {
+                break;
+            }
+            self.slots[at] = EMPTY;
+            self.used_count -= 1;
+        }
+    }
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) const fn new() -> Self {
+        Self { segments: Vec::new(), live_count: 0 }
+    }
+
+    /// The id with this hash that `is_it` accepts. `is_it` sees ids of other keys too: it must compare the whole key.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        if self.segments.is_empty() {
+            return None;
+        }
+        let segment = &self.segments[self.segment_of(hash)];
+        segment.find(hash, is_it).map(|at| segment.slots[at] & ID_MASK)
+    }
+
+    /// Adds an id that is not there. `hash_of` gives the hash of any id in the table, this one included.
+    pub(crate) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
+        debug_assert!(id < ID_LIMIT);
+        if self.live_count >= self.segments.len() * SPLIT_LOAD {
+            self.split(&hash_of);
+        }
+        let at = self.segment_of(hash);
+        let segment = &mut self.segments[at];
+        if !segment.try_insert(hash, id) {
+            let mut ids = Vec::with_capacity(segment.live_count as usize + 1);
+            ids.extend(segment.ids().map(|id| (hash_of(id), id)));
+            ids.push((hash, id));
+            *segment = Segment::build(&ids);
+        }
+        self.live_count += 1;
+    }
+
+    /// Removes an id that is there.
+    pub(crate) fn remove(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
+        let at = self.segment_of(hash);
+        let segment = &mut self.segments[at];
+        let place =
+            segment.find(hash, |other| other == id).expect("an id is removed by the hash it was added with");
+        segment.remove_at(place);
+        self.live_count -= 1;
+        if self.live_count == 0 {
+            *self = Self::new();
+        } else if self.live_count < self.segments.len() * MERGE_LOAD && self.segments.len() > 1 {
+            self.merge(&hash_of);
+        } else {
+            let segment = &mut self.segments[at];
+            if (segment.live_count as usize) * 4 < segment.slots.len() && segment.slots.len() > 16 {
+                let ids: Vec<_> = segment.ids().map(|id| (hash_of(id), id)).collect();
+                *segment = Segment::build(&ids);
+            }
+        }
+    }
+
+    /// Puts `new` in the place of `old`, which has the same hash.
+    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        let at = self.segment_of(hash);
+        let segment = &mut self.segments[at];
+        let place = segment
+            .find(hash, |other| other == old)
+            .expect("an id is replaced by the hash it was added with");
+        segment.slots[place] = tag_of(hash) | new;
+    }
+
+    /// Bytes held, used or not.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
+        slots * size_of::<u32>() + self.segments.capacity() * size_of::<Segment>()
+    }
+
+    #[inline]
+    fn segment_of(&self, hash: u64) -> usize {
+        let count = self.segments.len();
+        let mask = count.next_power_of_two() - 1;
+        let at = hash as usize & 0xFF_FFFF & mask;
+        if at < count { at } else { at & (mask >> 1) }
+    }
+
+    /// Adds a segment and moves to it what belongs there, all from one other.
+    fn split(&mut self, hash_of: &impl Fn(u32) -> u64) {
+        let new = self.segments.len();
+        self.segments.push(Segment::default());
+        if new == 0 {
+            self.segments[0] = Segment::build(&[]);
+            return;
+        }
+        let old = new - (new + 1).next_power_of_two() / 2;
+        let ids: Vec<_> = self.segments[old].ids().map(|id| (hash_of(id), id)).collect();
+        let (stay, go): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|&(hash, _)| self.segment_of(hash) == old);
+        self.segments[old] = Segment::build(&stay);
+        self.segments[new] = Segment::build(&go);
+    }
+
+    /// Takes the last segment away again.
+    fn merge(&mut self, hash_of: &impl Fn(u32) -> u64) {
+        let last = self.segments.pop().expect("merged only when there are two");
+        let count = self.segments.len();
+        let into = count - (count + 1).next_power_of_two() / 2;
+        let ids: Vec<_> = self.segments[into].ids().chain(last.ids()).map(|id| (hash_of(id), id)).collect();
+        self.segments[into] = Segment::build(&ids);
+        if self.segments.capacity() > 4 * self.segments.len() {
+            self.segments.shrink_to(2 * self.segments.len());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Nodes come and go: labels split where filters part, and join where only one way is left.
+//!
+//! **Invariant:** a node other than the root has a target or at least two children. **Invariant:** a node where a
+//! filter ends keeps its id while the filter has a target: splitting adds a node above, joining removes one above.
+
+use crate::labels::WordRow;
+use crate::node::{Branch, NONE, Node, Targets};
+use crate::words::{PLUS, UNKNOWN};
+
+use super::{ROOT, Tree};
+
+impl Tree {
+    /// The node for a row of levels, made if need be.
+    pub(super) fn reach(&mut self, levels: &[&[u8]]) -> u32 {
+        if self.nodes.find(ROOT).is_none() {
+            let root = self.nodes.insert(Node::new(ROOT, PLUS, NONE));
+            assert_eq!(root, ROOT, "a tree without a root has no nodes");
+        }
+        let mut at = ROOT;
+        let mut rest = levels;
+        while let Some((first, below)) = rest.split_first() {
+            let word = self.labels.words.find_level(first);
+            let Some(child) = self.child(at, word) else {
+                return self.add_leaf(at, rest);
+            };
+            let tail = self.labels.tail(self.tail_of(self.nodes.get(child)));
+            let words = &self.labels.words;
+            let shared =
+                tail.iter().zip(below).take_while(|&(&word, level)| words.find_level(level) == word).count();
+            at = if shared < tail.len() { self.split(child, shared) } else { child };
+            rest = &below[shared..];
+        }
+        at
+    }
+
+    /// The node for a row of levels, if there is one.
+    pub(super) fn find_node(&self, levels: &[&[u8]]) -> Option<u32> {
+        let mut at = ROOT;
+        self.nodes.find(ROOT)?;
+        let mut rest = levels;
+        while let Some((first, below)) = rest.split_first() {
+            at = self.child(at, self.labels.words.find_level(first))?;
+            let tail = self.labels.tail(self.tail_of(self.nodes.get(at)));
+            let words = &self.labels.words;
+            if tail.len() > below.len()
+                || !tail.iter().zip(below).all(|(&word, level)| words.find_level(level) == word)
+            {
+                return None;
+            }
+            rest = &below[tail.len()..];
+        }
+        Some(at)
+    }
+
+    /// The child whose label starts with `word`.
+    pub(super) fn child(&self, parent: u32, word: u32) -> Option<u32> {
+        let node = self.nodes.get(parent);
+        if !node.is_branch() || word == UNKNOWN {
+            return None;
+        }
+        let branch = self.branches.get(node.link);
+        if word == PLUS {
+            return (branch.plus != NONE).then_some(branch.plus);
+        }
+        self.literal_child(parent, branch, word)
+    }
+
+    /// The child of a branch whose label starts with a literal word.
+    #[inline]
+    pub(super) fn literal_child(&self, parent: u32, branch: &Branch, word: u32) -> Option<u32> {
+        match branch.literal_count {
+            0 => None,
+            1 => {
+                let child = branch.literal_xor;
+                (self.nodes.get(child).word == word).then_some(child)
+            }
+            _ => self.edges.find(self.seeds.hash_pair(parent, word), |id| {
+                let child = self.nodes.get(id);
+                child.word == word && child.parent() == parent
+            }),
+        }
+    }
+
+    /// Removes nodes that hold no targets and lead to at most one other, from `at` upwards.
+    pub(super) fn prune(&mut self, at: u32) {
+        let mut at = at;
+        loop {
+            let node = *self.nodes.get(at);
+            let has_targets = node.targets() != Targets::None;
+            if node.is_branch() {
+                let branch = *self.branches.get(node.link);
+                if branch.is_childless() {
+                    self.branches.remove(node.link);
+                    self.nodes.get_mut(at).link_tail(branch.tail);
+                } else {
+                    if let Some(child) = branch.only_child()
+                        && at != ROOT
+                        && !has_targets
+                    {
+                        self.join(at, child);
+                    }
+                    return;
+                }
+            }
+            if has_targets {
+                return;
+            }
+            if at == ROOT {
+                self.nodes.remove(ROOT);
+                return;
+            }
+            let parent = node.parent();
+            self.detach(parent, at);
+            let tail = self.nodes.get(at).link;
+            self.labels.release_tail(tail);
+            self.labels.words.release(node.word);
+            self.nodes.remove(at);
+            at = parent;
+        }
+    }
+
+    /// Adds a leaf below `parent`, which has no child that starts like it.
+    fn add_leaf(&mut self, parent: u32, levels: &[&[u8]]) -> u32 {
+        let (word, tail) = self.labels.intern(levels);
+        let leaf = self.nodes.insert(Node::new(parent, word, tail));
+        self.attach(parent, leaf);
+        leaf
+    }
+
+    /// Puts a node between `child` and its parent that takes the label's first word and `shared` words of its tail.
+    fn split(&mut self, child: u32, shared: usize) -> u32 {
+        let node = *self.nodes.get(child);
+        let old_tail = self.tail_of(&node);
+        let row: WordRow = self.labels.tail(old_tail).into();
+        let upper_tail = self.labels.intern_tail(&row[..shared]);
+        let lower_tail = self.labels.intern_tail(&row[shared + 1..]);
+        self.labels.words.retain(row[shared]);
+        self.labels.release_tail(old_tail);
+
+        let middle = self.nodes.insert(Node::new(node.parent(), node.word, upper_tail));
+        self.replace_child(node.parent(), node.word, child, middle);
+        self.set_label(child, row[shared], lower_tail);
+        self.attach(middle, child);
+        middle
+    }
+
+    /// Removes `upper`, which has no targets and no child but `child`, and gives its label's words to the child.
+    fn join(&mut self, upper: u32, child: u32) {
+        let upper_node = *self.nodes.get(upper);
+        let child_node = *self.nodes.get(child);
+        let (upper_tail, child_tail) = (self.tail_of(&upper_node), self.tail_of(&child_node));
+        let mut row: WordRow = self.labels.tail(upper_tail).into();
+        row.push(child_node.word);
+        row.extend_from_slice(self.labels.tail(child_tail));
+        let tail = self.labels.intern_tail(&row);
+        self.labels.release_tail(upper_tail);
+        self.labels.release_tail(child_tail);
+
+        self.detach(upper, child);
+        self.labels.words.release(child_node.word);
+        self.replace_child(upper_node.parent(), upper_node.word, upper, child);
+        self.set_label(child, upper_node.word, tail);
+        self.nodes.get_mut(child).set_parent(upper_node.parent());
+        self.branches.remove(upper_node.link);
+        self.nodes.remove(upper);
+    }
+
+    fn set_label(&mut self, at: u32, word: u32, tail: u32) {
+        let node = self.nodes.get_mut(at);
+        node.word = word;
+        if node.is_branch() {
+            self.branches.get_mut(node.link).tail = tail;
+        } else {
+            node.link = tail;
+        }
+    }
+
+    /// Makes `child` a child of `parent` by its word.
+    fn attach(&mut self, parent: u32, child: u32) {
+        let parent_node = *self.nodes.get(parent);
+        let branch_id = if parent_node.is_branch() {
+            parent_node.link
+        } else {
+            let branch_id = self.branches.insert(Branch::new(parent_node.link));
+            self.nodes.get_mut(parent).link_branch(branch_id);
+            branch_id
+        };
+        let node = self.nodes.get_mut(child);
+        node.set_parent(parent);
+        let word = node.word;
+        let branch = self.branches.get_mut(branch_id);
+        if word == PLUS {
+            branch.plus = child;
+            return;
+        }
+        branch.literal_count += 1;
+        branch.literal_xor ^= child;
+        let Self { nodes, edges, seeds, .. } = self;
+        edges.insert(seeds.hash_pair(parent, word), child, |id| {
+            let node = nodes.get(id);
+            seeds.hash_pair(node.parent(), node.word)
+        });
+    }
+
+    /// Makes `child` no longer a child of `parent`. Its own fields stay as they are.
+    fn detach(&mut self, parent: u32, child: u32) {
+        let word = self.nodes.get(child).word;
+        let branch = self.branches.get_mut(self.nodes.get(parent).link);
+        if word == PLUS {
+            branch.plus = NONE;
+            return;
+        }
+        branch.literal_count -= 1;
+        branch.literal_xor ^= child;
+        let Self { nodes, edges, seeds, .. } = self;
+        edges.remove(seeds.hash_pair(parent, word), child, |id| {
+            let node = nodes.get(id);
+            seeds.hash_pair(node.parent(), node.word)
+        });
+    }
+
+    /// Puts `new` in the place of `old` below `parent`; both start with `word`.
+    fn replace_child(&mut self, parent: u32, word: u32, old: u32, new: u32) {
+        let branch = self.branches.get_mut(self.nodes.get(parent).link);
+        if word == PLUS {
+            branch.plus = new;
+        } else {
+            branch.literal_xor ^= old ^ new;
+            self.edges.replace(self.seeds.hash_pair(parent, word), old, new);
+        }
+    }
+}
