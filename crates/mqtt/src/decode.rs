@@ -22,7 +22,8 @@ use crate::packet::packet_name;
 use crate::{Packet, ReasonCode, Version};
 use reader::Reader;
 
-type Result<T> = std::result::Result<T, DecodeError>;
+/// Errors are boxed on their way out, so that what succeeds returns in registers.
+type Result<T> = std::result::Result<T, Box<DecodeError>>;
 
 /// Why a packet is refused, with the reason code that says so to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,19 +37,25 @@ pub struct DecodeError {
 
 impl DecodeError {
     #[cold]
-    fn malformed(what: String) -> Self {
-        Self { reason: ReasonCode::MalformedPacket, what }
+    fn new(reason: ReasonCode, what: impl Into<String>) -> Box<Self> {
+        Box::new(Self { reason, what: what.into() })
     }
 
     #[cold]
-    fn protocol(what: String) -> Self {
-        Self { reason: ReasonCode::ProtocolError, what }
+    fn malformed(what: impl Into<String>) -> Box<Self> {
+        Self::new(ReasonCode::MalformedPacket, what)
+    }
+
+    #[cold]
+    fn protocol(what: impl Into<String>) -> Box<Self> {
+        Self::new(ReasonCode::ProtocolError, what)
     }
 
     /// The same error, with the place it happened in put before it.
     #[cold]
-    fn within(self, place: impl std::fmt::Display) -> Self {
-        Self { reason: self.reason, what: format!("{place}: {}", self.what) }
+    fn within(mut self: Box<Self>, place: impl std::fmt::Display) -> Box<Self> {
+        self.what = format!("{place}: {}", self.what);
+        self
     }
 }
 
@@ -59,12 +66,17 @@ impl DecodeError {
 ///
 /// # Errors
 /// [`DecodeError`] names the rule that was broken, and the reason code the specification has for it.
-pub fn decode<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Packet<'a>> {
+pub fn decode<'a>(
+    version: Version,
+    first_byte: u8,
+    body: &'a [u8],
+) -> std::result::Result<Packet<'a>, DecodeError> {
     let decoded = match first_byte >> 4 {
-        3 => publish::publish(version, first_byte, body).map(Packet::Publish),
+        3 => publish::publish(version, first_byte, body),
+        4..=7 => decode_ack(version, first_byte, body),
         _ => decode_other(version, first_byte, body),
     };
-    decoded.map_err(|error| error.within(packet_name(first_byte)))
+    decoded.map_err(|error| *error.within(packet_name(first_byte)))
 }
 
 /// The version in which a CONNECT with this body can be answered, even if it cannot be decoded: 5.0 if it claims
@@ -77,16 +89,28 @@ pub fn answer_version(connect_body: &[u8]) -> Version {
     }
 }
 
+/// PUBACK, PUBREC, PUBREL and PUBCOMP: as frequent as PUBLISH.
+fn decode_ack<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Packet<'a>> {
+    check_flags(version, first_byte)?;
+    let reader = &mut Reader::new(body);
+    let kind = first_byte >> 4;
+    let allowed = if kind < 6 { ReasonCode::IN_PUBACK } else { ReasonCode::IN_PUBREL };
+    let ack = ack::ack(version, allowed, reader)?;
+    reader.finish()?;
+    Ok(match kind {
+        4 => Packet::Puback(ack),
+        5 => Packet::Pubrec(ack),
+        6 => Packet::Pubrel(ack),
+        _ => Packet::Pubcomp(ack),
+    })
+}
+
 fn decode_other<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Packet<'a>> {
     check_flags(version, first_byte)?;
     let reader = &mut Reader::new(body);
     let packet = match first_byte >> 4 {
         1 => Packet::Connect(Box::new(connect::connect(reader)?)),
         2 => Packet::Connack(Box::new(connack::connack(version, reader)?)),
-        4 => Packet::Puback(ack::ack(version, ReasonCode::IN_PUBACK, reader)?),
-        5 => Packet::Pubrec(ack::ack(version, ReasonCode::IN_PUBACK, reader)?),
-        6 => Packet::Pubrel(ack::ack(version, ReasonCode::IN_PUBREL, reader)?),
-        7 => Packet::Pubcomp(ack::ack(version, ReasonCode::IN_PUBREL, reader)?),
         8 => Packet::Subscribe(subscribe::subscribe(version, reader)?),
         9 => Packet::Suback(subscribe::suback(version, reader)?),
         10 => Packet::Unsubscribe(subscribe::unsubscribe(version, reader)?),
@@ -101,12 +125,13 @@ fn decode_other<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<
 }
 
 /// Checks the packet type and the flags that are fixed for it [MQTT-2.1.3-1].
+#[inline]
 fn check_flags(version: Version, first_byte: u8) -> Result<()> {
     let (kind, flags) = (first_byte >> 4, first_byte & 0x0f);
     if kind == 0 || kind == 15 && version == Version::V311 {
         return Err(DecodeError::malformed(format!("packet type {kind} is reserved")));
     }
-    let expected = if matches!(kind, 6 | 8 | 10) { 0b0010 } else { 0 };
+    let expected = if matches!(kind, 6 | 8 | 10) { 0b0010 } else { 0b0000 };
     if flags != expected {
         return Err(DecodeError::malformed(format!("the flags are {flags:#06b}, must be {expected:#06b}")));
     }

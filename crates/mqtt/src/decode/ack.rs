@@ -73,7 +73,7 @@ pub(super) fn auth<'a>(reader: &mut Reader<'a>) -> Result<Auth<'a>> {
         }
     }
     if auth.authentication_method.is_none() {
-        return Err(DecodeError::protocol("the authentication method is missing".to_owned()));
+        return Err(DecodeError::protocol("the authentication method is missing"));
     }
     Ok(auth)
 }

@@ -24,10 +24,10 @@ pub(super) fn connack<'a>(version: Version, reader: &mut Reader<'a>) -> Result<C
         }
     }
     if connack.session_present && connack.reason != ReasonCode::Success {
-        return Err(DecodeError::protocol("session present is set in a refusal [MQTT-3.2.2-6]".to_owned()));
+        return Err(DecodeError::protocol("session present is set in a refusal [MQTT-3.2.2-6]"));
     }
     if connack.authentication_data.is_some() && connack.authentication_method.is_none() {
-        return Err(DecodeError::protocol("authentication data comes without a method".to_owned()));
+        return Err(DecodeError::protocol("authentication data comes without a method"));
     }
     Ok(connack)
 }
@@ -40,11 +40,11 @@ fn return_code(reader: &mut Reader<'_>) -> Result<ReasonCode> {
 
 /// A server that speaks only 3.1.1 refuses a 5.0 CONNECT in its own words.
 #[cold]
-fn answer_in_v311(code: u8) -> DecodeError {
-    DecodeError {
-        reason: ReasonCode::UnsupportedProtocolVersion,
-        what: format!("the server does not speak MQTT 5.0: it answers in 3.1.1, return code {code}"),
-    }
+fn answer_in_v311(code: u8) -> Box<DecodeError> {
+    DecodeError::new(
+        ReasonCode::UnsupportedProtocolVersion,
+        format!("the server does not speak MQTT 5.0: it answers in 3.1.1, return code {code}"),
+    )
 }
 
 fn read_properties<'a>(connack: &mut Connack<'a>, reader: &mut Reader<'a>) -> Result<()> {

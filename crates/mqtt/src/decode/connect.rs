@@ -49,7 +49,7 @@ pub(super) fn connect<'a>(reader: &mut Reader<'a>) -> Result<Connect<'a>> {
 /// Protocol name and level. Another protocol and another level are refused with the same code [MQTT-3.1.2-1],
 /// [MQTT-3.1.2-2].
 fn protocol(reader: &mut Reader<'_>) -> Result<Version> {
-    let unsupported = |what| DecodeError { reason: ReasonCode::UnsupportedProtocolVersion, what };
+    let unsupported = |what: String| DecodeError::new(ReasonCode::UnsupportedProtocolVersion, what);
     let name = reader.binary("protocol name")?;
     match name {
         b"MQTT" => {}
@@ -120,7 +120,7 @@ fn read_properties<'a>(connect: &mut Connect<'a>, reader: &mut Reader<'a>) -> Re
         }
     }
     if connect.authentication_data.is_some() && connect.authentication_method.is_none() {
-        return Err(DecodeError::protocol("authentication data comes without a method".to_owned()));
+        return Err(DecodeError::protocol("authentication data comes without a method"));
     }
     Ok(())
 }

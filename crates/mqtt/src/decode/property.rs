@@ -108,22 +108,22 @@ impl<'a> PropertyReader<'a> {
 
     /// The error for a property whose identifier its packet does not have (§2.2.2.2): the one read last.
     #[cold]
-    pub(super) fn misplaced(property: Property<'_>) -> DecodeError {
+    pub(super) fn misplaced(property: Property<'_>) -> Box<DecodeError> {
         DecodeError::malformed(format!("it may not have the property {}", property.id().name()))
     }
 }
 
 #[cold]
-pub(super) fn repeated(id: PropertyId) -> DecodeError {
+pub(super) fn repeated(id: PropertyId) -> Box<DecodeError> {
     DecodeError::protocol(format!("the {} is there twice", id.name()))
 }
 
 #[cold]
-fn out_of_range(id: PropertyId, value: u32, allowed: &str) -> DecodeError {
+fn out_of_range(id: PropertyId, value: u32, allowed: &str) -> Box<DecodeError> {
     DecodeError::protocol(format!("the {} is {value}, allowed is {allowed}", id.name()))
 }
 
 #[cold]
-fn alias_zero() -> DecodeError {
-    DecodeError { reason: ReasonCode::TopicAliasInvalid, what: "the topic alias is 0".to_owned() }
+fn alias_zero() -> Box<DecodeError> {
+    DecodeError::new(ReasonCode::TopicAliasInvalid, "the topic alias is 0")
 }

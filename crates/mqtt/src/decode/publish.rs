@@ -3,51 +3,74 @@
 use super::property::PropertyReader;
 use super::reader::Reader;
 use super::{DecodeError, Result};
-use crate::Version;
 use crate::packet::Publish;
 use crate::properties::Property;
+use crate::{Packet, Version};
 use bytes::Bytes;
 use meridian_types::{Properties, Qos};
 
-#[inline]
-pub(super) fn publish<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Publish<'a>> {
-    let mut publish = Publish { retain: first_byte & 1 != 0, dup: first_byte & 8 != 0, ..Publish::default() };
-    match Qos::from_bits(first_byte >> 1 & 3) {
-        Some(qos) => publish.qos = qos,
-        None => return Err(DecodeError::malformed("QoS is 3 [MQTT-3.3.1-4]".to_owned())),
-    }
-    if publish.dup && publish.qos == Qos::AtMostOnce {
-        return Err(DecodeError::malformed("DUP is set at QoS 0 [MQTT-3.3.1-2]".to_owned()));
+/// The parts are kept apart until all are there, so that the packet is written once, where the caller wants it.
+pub(super) fn publish<'a>(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Packet<'a>> {
+    let Some(qos) = Qos::from_bits(first_byte >> 1 & 3) else {
+        return Err(DecodeError::malformed("QoS is 3 [MQTT-3.3.1-4]"));
+    };
+    let (retain, dup) = (first_byte & 1 != 0, first_byte & 8 != 0);
+    if dup && qos == Qos::AtMostOnce {
+        return Err(DecodeError::malformed("DUP is set at QoS 0 [MQTT-3.3.1-2]"));
     }
     let mut reader = Reader::new(body);
-    publish.topic = reader.topic("topic name")?;
-    if publish.qos != Qos::AtMostOnce {
-        publish.packet_id = reader.packet_id()?;
+    let topic = reader.topic("topic name")?;
+    let packet_id = if qos == Qos::AtMostOnce { 0 } else { reader.packet_id()? };
+    let extras = match (version, reader.rest()) {
+        (Version::V311, _) => Extras::default(),
+        (Version::V5, [0, payload @ ..]) => {
+            reader = Reader::new(payload);
+            Extras::default()
+        }
+        (Version::V5, _) => Extras::read(&mut reader)?,
+    };
+    if topic.is_empty() && extras.topic_alias.is_none() {
+        return Err(DecodeError::protocol("the topic name is empty and no topic alias stands for it"));
     }
-    if version == Version::V5 {
-        read_properties(&mut publish, &mut reader)?;
-    }
-    if publish.topic.is_empty() && publish.topic_alias.is_none() {
-        return Err(DecodeError::protocol(
-            "the topic name is empty and no topic alias stands for it".to_owned(),
-        ));
-    }
-    publish.payload = reader.rest();
-    Ok(publish)
+    let Extras { topic_alias, expiry_secs, subscription_ids, properties } = extras;
+    let payload = reader.rest();
+    Ok(Packet::Publish(Publish {
+        dup,
+        qos,
+        retain,
+        topic,
+        packet_id,
+        topic_alias,
+        expiry_secs,
+        subscription_ids,
+        properties,
+        payload,
+    }))
 }
 
-#[inline]
-fn read_properties<'a>(publish: &mut Publish<'a>, reader: &mut Reader<'a>) -> Result<()> {
-    let mut properties = PropertyReader::new(reader)?;
-    while let Some(property) = properties.next()? {
-        match property {
-            Property::TopicAlias(alias) => publish.topic_alias = Some(alias),
-            Property::MessageExpiry(secs) => publish.expiry_secs = Some(secs),
-            Property::SubscriptionId(id) => publish.subscription_ids.push(id),
-            other => keep(&mut publish.properties, other)?,
+/// What the properties say.
+#[derive(Default)]
+struct Extras {
+    topic_alias: Option<u16>,
+    expiry_secs: Option<u32>,
+    subscription_ids: Vec<u32>,
+    properties: Option<Box<Properties>>,
+}
+
+impl Extras {
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let mut extras = Self::default();
+        let mut properties = PropertyReader::new(reader)?;
+        while let Some(property) = properties.next()? {
+            match property {
+                Property::TopicAlias(alias) => extras.topic_alias = Some(alias),
+                Property::MessageExpiry(secs) => extras.expiry_secs = Some(secs),
+                Property::SubscriptionId(id) => extras.subscription_ids.push(id),
+                other => keep(&mut extras.properties, other)?,
+            }
         }
+        Ok(extras)
     }
-    Ok(())
 }
 
 /// Adds to what travels on with a message, in PUBLISH and in the will of CONNECT.

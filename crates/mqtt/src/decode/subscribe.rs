@@ -44,19 +44,17 @@ fn filter_request<'a>(version: Version, reader: &mut Reader<'a>) -> Result<Filte
     let Some(qos) = Qos::from_bits(options & 0b11) else {
         // 3.1.1 calls this malformed [MQTT-3-8.3-4], 5.0 a protocol error (§3.8.3.1).
         let error = if version == Version::V5 { DecodeError::protocol } else { DecodeError::malformed };
-        return Err(error("the maximum QoS is 3".to_owned()));
+        return Err(error("the maximum QoS is 3"));
     };
     let retain_handling = match options >> 4 & 0b11 {
         0 => RetainHandling::Always,
         1 => RetainHandling::IfNew,
         2 => RetainHandling::Never,
-        _ => return Err(DecodeError::protocol("the retain handling is 3".to_owned())),
+        _ => return Err(DecodeError::protocol("the retain handling is 3")),
     };
     let no_local = options & 0b100 != 0;
     if no_local && filter.starts_with("$share/") {
-        return Err(DecodeError::protocol(
-            "no local is set on a shared subscription [MQTT-3.8.3-4]".to_owned(),
-        ));
+        return Err(DecodeError::protocol("no local is set on a shared subscription [MQTT-3.8.3-4]"));
     }
     Ok(FilterRequest { filter, qos, no_local, retain_as_published: options & 0b1000 != 0, retain_handling })
 }
@@ -132,12 +130,12 @@ fn read_reasons(suback: &mut Suback<'_>, allowed: &[ReasonCode], reader: &mut Re
         suback.reasons.push(reason);
     }
     if suback.reasons.is_empty() {
-        return Err(DecodeError::protocol("it holds no reason code".to_owned()));
+        return Err(DecodeError::protocol("it holds no reason code"));
     }
     Ok(())
 }
 
 #[cold]
-fn no_filters() -> DecodeError {
-    DecodeError::protocol("it holds no topic filter".to_owned())
+fn no_filters() -> Box<DecodeError> {
+    DecodeError::protocol("it holds no topic filter")
 }
