@@ -21,6 +21,11 @@ macro_rules! counters {
                 match self { $(Self::$name => $family,)+ }
             }
 
+            /// The full name of its metric family.
+            pub const fn metric(self) -> &'static str {
+                match self { $(Self::$name => concat!("meridian_", $family, "_total"),)+ }
+            }
+
             /// Its label and value, if the family has several members.
             pub const fn label(self) -> Option<(&'static str, &'static str)> {
                 match self { $(Self::$name => counters!(@label $($label $value)?),)+ }

@@ -1,5 +1,27 @@
-//! Listeners, the connection driver, configuration, metrics and wiring.
+//! Listeners, the connection driver, configuration, metrics and wiring: everything of Meridian that touches the
+//! operating system.
+//!
+//! [`run`] starts one event loop ([`shard`]) for each core. A loop owns its connections, reads and parses what they
+//! send ([`mqtt`]), and writes to the outbox of whatever [`session`] a message goes to.
 
+mod banner;
+mod clock;
 pub mod config;
+mod events;
 pub mod http;
+mod link;
+mod listener;
 pub mod log;
+mod mqtt;
+mod node;
+mod observe;
+mod outbox;
+mod registry;
+mod run;
+mod session;
+mod settings;
+mod shard;
+mod sys;
+
+pub use listener::ListenError;
+pub use run::{RunOptions, run};

@@ -1,0 +1,237 @@
+//! CONNECT: from a greeting to a session.
+
+use super::Client;
+use crate::session::{Attach, EXPIRES_NEVER, Ended, Session, Will};
+use crate::settings::Settings;
+use crate::shard::{Connection, End, Stage, Turn};
+use bytes::Bytes;
+use meridian_broker::Counter;
+use meridian_mqtt::decode::decode;
+use meridian_mqtt::packet::{Connack, Connect};
+use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version, encode};
+use meridian_types::{Instant, Message};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Why a CONNECT is refused.
+struct Refusal {
+    reason: ReasonCode,
+    what: String,
+}
+
+fn refuse(reason: ReasonCode, what: impl Into<String>) -> Refusal {
+    Refusal { reason, what: what.into() }
+}
+
+/// What the server grants: the answer to what CONNECT asks for.
+struct Granted {
+    keep_alive_secs: u16,
+    expiry_secs: u32,
+    window: u16,
+    packet_bytes_max: usize,
+    aliases_out: u16,
+    assigned_client_id: Option<String>,
+}
+
+/// The first packet of a connection: nothing but CONNECT will do [MQTT-3.1.0-1].
+pub(super) fn handle_first(
+    connection: &mut Connection,
+    turn: &mut Turn,
+    first_byte: u8,
+    body: &[u8],
+) -> Result<(), End> {
+    if first_byte >> 4 != 1 {
+        let what = "the first packet of a connection must be CONNECT".to_owned();
+        return Err(End::Protocol { reason: ReasonCode::ProtocolError, what });
+    }
+    let connect = match decode(Version::V5, first_byte, body) {
+        Ok(Packet::Connect(connect)) => connect,
+        Ok(_) => return Err(super::protocol_error("not a CONNECT")),
+        Err(error) => return Err(refuse_undecodable(connection, body, error)),
+    };
+    match accept(connection, turn, &connect) {
+        Ok(()) => Ok(()),
+        Err(refusal) => {
+            let connack = Connack {
+                reason: refusal.reason,
+                reason_string: connect.request_problem_information.then_some(refusal.what.as_str()),
+                ..Connack::default()
+            };
+            send_connack(connection, connect.version, connack);
+            tracing::info!(
+                client_id = connect.client_id,
+                peer = %connection.link.peer,
+                reason = refusal.reason.name(),
+                "CONNECT refused: {}",
+                refusal.what
+            );
+            Err(End::Answered)
+        }
+    }
+}
+
+fn send_connack(connection: &mut Connection, version: Version, connack: Connack<'_>) {
+    let mut packet = Vec::new();
+    encode::encode(&Packet::Connack(Box::new(connack)), version, &mut packet);
+    connection.answer(&packet);
+}
+
+/// A CONNECT that cannot be decoded is answered if its version can be made out, and closed (MQTT 5.0 §4.13).
+fn refuse_undecodable(connection: &mut Connection, body: &[u8], error: DecodeError) -> End {
+    let level = body.get(..7).filter(|start| start[..6] == *b"\0\x04MQTT").map(|start| start[6]);
+    let reason = error.reason;
+    if let Some(level) = level {
+        // To a client of an unknown version the old form of CONNACK says more than nothing.
+        let version = if level >= 5 { Version::V5 } else { Version::V311 };
+        if version == Version::V5 || reason == ReasonCode::UnsupportedProtocolVersion {
+            let reason_string = Some(error.what.as_str());
+            send_connack(connection, version, Connack { reason, reason_string, ..Connack::default() });
+        }
+    }
+    End::Protocol { reason, what: error.what }
+}
+
+fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -> Result<(), Refusal> {
+    let settings = turn.settings.clone();
+    let granted = grant(&settings, connect)?;
+    let client_id = granted.assigned_client_id.as_deref().unwrap_or(connect.client_id);
+    let limits = settings.queue_for(connection.listener, client_id, connect.user_name);
+    let attach = Attach {
+        link: connection.link.clone(),
+        version: connect.version,
+        window: granted.window,
+        packet_bytes_max: granted.packet_bytes_max,
+        alias_maximum: granted.aliases_out,
+        expiry_secs: granted.expiry_secs,
+        will: connect.will.as_ref().map(|_| will_of(connect, turn.context.now)),
+        limits: limits.clone(),
+    };
+    let node = turn.node.clone();
+    let mut ended = Ended::default();
+    let claim = node.registry.claim(
+        client_id,
+        connect.clean_start,
+        settings.config.mqtt.sessions_max,
+        || node.broker.register(|id| Arc::new(Session::new(id, client_id, limits))),
+        |claim| {
+            let connack = connack(&settings, connect, &granted, claim.is_resumed);
+            ended = claim.session.attach(attach, &connack);
+        },
+    );
+    let Some(claim) = claim else {
+        turn.context.counters.add(Counter::SessionsRefusedLimit, 1);
+        let count_max = settings.config.mqtt.sessions_max;
+        let what = format!("there are {count_max} sessions, as many as allowed (mqtt.sessions_max)");
+        return Err(refuse(ReasonCode::QuotaExceeded, what));
+    };
+    if let Some(replaced) = claim.replaced {
+        let ended = replaced.end(ReasonCode::SessionTakenOver);
+        node.finish(&mut turn.context, &replaced, ended);
+    }
+    node.finish(&mut turn.context, &claim.session, ended);
+    node.client_count.fetch_add(1, Relaxed);
+    turn.context.counters.add(Counter::ClientsConnected, 1);
+    crate::events::connected(client_id, connection.link.peer, connect, claim.is_resumed);
+    let mqtt = &settings.config.mqtt;
+    connection.stage = Stage::Client(Box::new(Client {
+        session: claim.session,
+        version: connect.version,
+        keep_alive_millis: u64::from(granted.keep_alive_secs) * 1500,
+        is_new: true,
+        packet_bytes_max: granted.packet_bytes_max,
+        wants_problem_information: connect.request_problem_information,
+        aliases: AliasesIn::default(),
+        alias_maximum: mqtt.topic_alias_maximum,
+        receive_maximum: if connect.version == Version::V5 { mqtt.receive_maximum } else { u16::MAX },
+    }));
+    Ok(())
+}
+
+fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal> {
+    let mqtt = &settings.config.mqtt;
+    if let Some(method) = connect.authentication_method {
+        let what = format!("authentication method {method:?} is not offered here");
+        return Err(refuse(ReasonCode::BadAuthenticationMethod, what));
+    }
+    if connect.client_id.len() > mqtt.client_id_bytes_max {
+        let what = format!("the client id is longer than {} bytes (mqtt.client_id_bytes_max)", mqtt.client_id_bytes_max);
+        return Err(refuse(ReasonCode::ClientIdentifierNotValid, what));
+    }
+    let mut assigned_client_id = None;
+    if connect.client_id.is_empty() {
+        if connect.version == Version::V311 && !connect.clean_start {
+            let what = "an empty client id needs clean session 1 [MQTT-3.1.3-8]";
+            return Err(refuse(ReasonCode::ClientIdentifierNotValid, what));
+        }
+        assigned_client_id = Some(new_client_id());
+    }
+    let keep_alive_max = u16::try_from(mqtt.keep_alive_max.0.as_secs()).unwrap_or(u16::MAX);
+    let is_lowered = keep_alive_max > 0 && (connect.keep_alive_secs == 0 || connect.keep_alive_secs > keep_alive_max);
+    // 3.1.1 has no way to tell the client, so its own keep alive holds there.
+    let keep_alive_secs =
+        if is_lowered && connect.version == Version::V5 { keep_alive_max } else { connect.keep_alive_secs };
+    let seconds_of = |duration: crate::config::Duration| u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER);
+    let expiry_secs = match connect.version {
+        Version::V5 => connect.session_expiry_secs.unwrap_or(0).min(seconds_of(mqtt.session_expiry_max)),
+        Version::V311 if connect.clean_start => 0,
+        Version::V311 => seconds_of(mqtt.session_expiry_v311).max(1),
+    };
+    Ok(Granted {
+        keep_alive_secs,
+        expiry_secs,
+        window: connect.receive_maximum.unwrap_or(u16::MAX).min(mqtt.inflight_max),
+        packet_bytes_max: connect.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize),
+        aliases_out: connect.topic_alias_maximum.min(mqtt.topic_alias_outgoing),
+        assigned_client_id,
+    })
+}
+
+fn connack(settings: &Settings, connect: &Connect<'_>, granted: &Granted, is_resumed: bool) -> Vec<u8> {
+    let mqtt = &settings.config.mqtt;
+    let mut connack = Connack { session_present: is_resumed, ..Connack::default() };
+    if connect.version == Version::V5 {
+        let asked_expiry = connect.session_expiry_secs.unwrap_or(0);
+        connack.session_expiry_secs = (granted.expiry_secs != asked_expiry).then_some(granted.expiry_secs);
+        connack.receive_maximum = Some(mqtt.receive_maximum);
+        connack.packet_bytes_max = u32::try_from(mqtt.packet_bytes_max.0).ok();
+        connack.assigned_client_id = granted.assigned_client_id.as_deref();
+        connack.topic_alias_maximum = Some(mqtt.topic_alias_maximum);
+        connack.server_keep_alive_secs =
+            (granted.keep_alive_secs != connect.keep_alive_secs).then_some(granted.keep_alive_secs);
+    }
+    let response_information = connect.request_response_information.then(|| {
+        let client_id = granted.assigned_client_id.as_deref().unwrap_or(connect.client_id);
+        format!("$reply/{}/", client_id.replace(['+', '#'], "_"))
+    });
+    if connect.version == Version::V5 {
+        connack.response_information = response_information.as_deref();
+    }
+    let mut packet = Vec::new();
+    encode::encode(&Packet::Connack(Box::new(connack)), connect.version, &mut packet);
+    packet
+}
+
+fn will_of(connect: &Connect<'_>, now: Instant) -> Box<Will> {
+    let will = connect.will.as_ref().expect("asked for only if there is one");
+    let message = Message {
+        topic: will.topic.into(),
+        payload: Bytes::copy_from_slice(will.payload),
+        qos: will.qos,
+        retain: will.retain,
+        properties: will.properties.clone(),
+        received: now,
+        expires: Instant::NEVER,
+        publisher: 0,
+    };
+    Box::new(Will { message: Arc::new(message), delay_secs: will.delay_secs, expiry_secs: will.expiry_secs })
+}
+
+/// A client id for a client that brings none: unique in this process, and hard to guess.
+fn new_client_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    // The standard library seeds each hasher from the operating system.
+    let chance = RandomState::new().hash_one(count);
+    format!("meridian-{count:x}-{chance:016x}")
+}

@@ -1,0 +1,123 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use super::Client;
+use crate::link::Link;
+use crate::shard::Turn;
+use meridian_broker::{Counter, Publication, SubscribeOptions, Target, Terms};
+use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
+use meridian_mqtt::{Packet, ReasonCode, Version, encode};
+use meridian_types::{Qos, SharedFilter, TopicFilter};
+use std::sync::Arc;
+
+/// Retained messages owed to a new subscription.
+struct Owed<'a> {
+    filter: TopicFilter<'a>,
+    terms: Terms,
+}
+
+impl Client {
+    pub(super) fn handle_subscribe(&self, link: &Arc<Link>, turn: &mut Turn, subscribe: &Subscribe<'_>) {
+        let mut owed = Vec::new();
+        let mut problem = None;
+        let mut reasons = Vec::with_capacity(subscribe.filters.len());
+        for request in &subscribe.filters {
+            let reason = match self.subscribe(turn, request, subscribe.subscription_id, &mut owed) {
+                Ok(qos) => granted(qos),
+                Err((reason, what)) => {
+                    problem.get_or_insert(what);
+                    if self.version == Version::V5 { reason } else { ReasonCode::UnspecifiedError }
+                }
+            };
+            reasons.push(reason);
+        }
+        let suback = Suback {
+            packet_id: subscribe.packet_id,
+            reason_string: problem.as_deref().and_then(|what| self.reason_string(what)),
+            user_properties: Vec::new(),
+            reasons,
+        };
+        encode::encode(&Packet::Suback(suback), self.version, &mut turn.replies);
+        if owed.is_empty() {
+            return;
+        }
+        // Clients expect the answer before the first message.
+        self.send_replies(link, turn);
+        let target = self.session.clone() as Arc<dyn Target>;
+        for Owed { filter, terms } in owed {
+            for message in turn.node.broker.retained_matching(filter, turn.context.now) {
+                let mut publication = Publication::of_message(&message, turn.context.now);
+                turn.node.broker.deliver(&mut turn.context, &target, &mut publication, &terms);
+            }
+        }
+    }
+
+    /// One filter of a SUBSCRIBE: the QoS granted, or the reason code and text of the refusal.
+    fn subscribe<'a>(
+        &self,
+        turn: &mut Turn,
+        request: &FilterRequest<'a>,
+        id: Option<u32>,
+        owed: &mut Vec<Owed<'a>>,
+    ) -> Result<Qos, (ReasonCode, String)> {
+        let filter = SharedFilter::parse(request.filter).map_err(|error| {
+            turn.context.counters.add(Counter::SubscribeRefusedInvalid, 1);
+            (ReasonCode::TopicFilterInvalid, format!("filter {:?}: {error}", request.filter))
+        })?;
+        let count_max = turn.settings.config.mqtt.subscriptions_max;
+        if !self.session.has_room_for_subscription(count_max) {
+            turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
+            let what = format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)");
+            return Err((ReasonCode::QuotaExceeded, what));
+        }
+        let options = SubscribeOptions {
+            qos: request.qos,
+            no_local: request.no_local,
+            retain_as_published: request.retain_as_published,
+            id: id.unwrap_or(0),
+        };
+        let target = self.session.clone() as Arc<dyn Target>;
+        let subscribed = turn.node.broker.subscribe(target, self.session.id, filter, options);
+        turn.context.counters.add(Counter::Subscribed, 1);
+        if subscribed.is_new {
+            self.session.add_subscription(subscribed.handle);
+        }
+        let wants_retained = match request.retain_handling {
+            RetainHandling::Always => true,
+            RetainHandling::IfNew => subscribed.is_new,
+            RetainHandling::Never => false,
+        };
+        // A shared subscription gets no retained messages (MQTT 5.0 §4.8.2).
+        if wants_retained && filter.group.is_none() {
+            let subscription_ids = id.map(|id| Arc::from([id].as_slice()));
+            let terms =
+                Terms { qos: request.qos, from_retained: true, subscription_ids, ..Terms::default() };
+            owed.push(Owed { filter: filter.filter, terms });
+        }
+        Ok(request.qos)
+    }
+
+    pub(super) fn handle_unsubscribe(&self, turn: &mut Turn, unsubscribe: &Unsubscribe<'_>) {
+        let reasons = unsubscribe.filters.iter().map(|filter| self.unsubscribe(turn, filter)).collect();
+        let unsuback = Suback { packet_id: unsubscribe.packet_id, reasons, ..Suback::default() };
+        encode::encode(&Packet::Unsuback(unsuback), self.version, &mut turn.replies);
+    }
+
+    fn unsubscribe(&self, turn: &Turn, filter: &str) -> ReasonCode {
+        let Ok(filter) = SharedFilter::parse(filter) else { return ReasonCode::TopicFilterInvalid };
+        match turn.node.broker.unsubscribe(self.session.id, filter) {
+            Some(handle) => {
+                self.session.forget_subscription(&handle);
+                ReasonCode::Success
+            }
+            None => ReasonCode::NoSubscriptionExisted,
+        }
+    }
+}
+
+fn granted(qos: Qos) -> ReasonCode {
+    match qos {
+        Qos::AtMostOnce => ReasonCode::Success,
+        Qos::AtLeastOnce => ReasonCode::GrantedQos1,
+        Qos::ExactlyOnce => ReasonCode::GrantedQos2,
+    }
+}

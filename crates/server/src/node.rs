@@ -1,0 +1,165 @@
+//! What all event loops of this process share.
+
+use crate::registry::Registry;
+use crate::session::{Ended, Session};
+use crate::settings::Settings;
+use crate::shard::ShardHandle;
+use meridian_broker::broker::Handle;
+use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Wheel};
+use meridian_types::Instant;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The shared state of the process.
+pub(crate) struct Node {
+    pub(crate) broker: Broker,
+    pub(crate) registry: Registry,
+    pub(crate) shards: Vec<ShardHandle>,
+    /// Connections open now, over all listeners.
+    pub(crate) connection_count: AtomicUsize,
+    /// Connections open now on each listener.
+    pub(crate) listener_counts: Vec<AtomicUsize>,
+    /// Connections the process may have.
+    pub(crate) connections_max: usize,
+    /// Connections that have a session.
+    pub(crate) client_count: AtomicUsize,
+    pub(crate) is_stopping: AtomicBool,
+    settings: RwLock<Arc<Settings>>,
+    timers: Mutex<Wheel<Timer>>,
+}
+
+/// Deadlines that belong to no connection.
+pub(crate) enum Timer {
+    /// A session's will or expiry.
+    Session(Arc<Session>),
+    /// A retained message's expiry.
+    Retained(Box<str>),
+    /// The next `$SYS` report.
+    Report,
+}
+
+impl Node {
+    pub(crate) fn new(settings: Settings, shards: Vec<ShardHandle>, connections_max: usize) -> Self {
+        Self {
+            broker: Broker::new(settings.broker_limits()),
+            registry: Registry::new(),
+            shards,
+            connection_count: AtomicUsize::new(0),
+            listener_counts: settings.config.listener.iter().map(|_| AtomicUsize::new(0)).collect(),
+            connections_max,
+            client_count: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            settings: RwLock::new(Arc::new(settings)),
+            timers: Mutex::default(),
+        }
+    }
+
+    /// The configuration in force.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.read().clone()
+    }
+
+    /// Puts another configuration in force; event loops take it up at their next turn.
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        self.broker.set_limits(settings.broker_limits());
+        *self.settings.write() = Arc::new(settings);
+        for shard in &self.shards {
+            shard.wake();
+        }
+    }
+
+    /// Adds a deadline that belongs to no connection. The first event loop serves them.
+    pub(crate) fn add_timer(&self, deadline: Instant, timer: Timer) {
+        self.timers.lock().add(deadline, timer);
+        // It may sleep past the new deadline otherwise.
+        self.shards[0].wake();
+    }
+
+    /// Milliseconds until [`Node::run_timers`] may have something to do.
+    pub(crate) fn next_timer_millis(&self, now: Instant) -> Option<u64> {
+        self.timers.lock().next_wait_millis(now)
+    }
+
+    /// Serves all deadlines that have passed.
+    pub(crate) fn run_timers(&self, context: &mut Context) {
+        let mut due = Vec::new();
+        self.timers.lock().advance(context.now, |timer| due.push(timer));
+        for timer in due {
+            match timer {
+                Timer::Session(session) => {
+                    let ended = session.on_timer(context.now);
+                    if ended.has_session_ended {
+                        context.counters.add(Counter::SessionsExpired, 1);
+                    }
+                    self.finish(context, &session, ended);
+                }
+                Timer::Retained(topic) => {
+                    if let Ok(topic) = meridian_types::TopicName::new(&topic) {
+                        self.broker.retained.clear_expired(topic, context.now);
+                    }
+                }
+                Timer::Report => {
+                    let interval = self.settings().config.server.sys_interval.0;
+                    if !interval.is_zero() {
+                        crate::sys::publish(self, context);
+                    }
+                    let next = interval.max(std::time::Duration::from_secs(1)).as_millis() as u64;
+                    self.timers.lock().add(context.now.plus_millis(next), Timer::Report);
+                }
+            }
+        }
+    }
+
+    /// Publishes, and sees to it that a retained message goes when its time is over.
+    pub(crate) fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
+        let outcome = self.broker.publish(context, publication);
+        if publication.retain && publication.expires != Instant::NEVER && !outcome.retain_refused {
+            self.add_timer(publication.expires, Timer::Retained(publication.topic.into()));
+        }
+        outcome
+    }
+
+    /// Carries out what is left when a connection or session is over: through the ordinary ways, with no lock held.
+    pub(crate) fn finish(&self, context: &mut Context, session: &Arc<Session>, mut ended: Ended) {
+        ended.resume_waiting();
+        for filter in ended.subscriptions.drain(..) {
+            self.broker.unsubscribe_handle(session.id, &Handle::Filter(filter));
+        }
+        for group in ended.groups.drain(..) {
+            self.broker.unsubscribe_handle(session.id, &Handle::Group(group));
+        }
+        if ended.has_session_ended {
+            self.broker.redeliver(context, session.id, std::mem::take(&mut ended.deliveries));
+            self.registry.remove(session);
+        }
+        if let Some(will) = ended.will.take() {
+            context.counters.add(Counter::WillsPublished, 1);
+            let mut message = (*will.message).clone();
+            message.received = context.now;
+            message.expires =
+                will.expiry_secs.map_or(Instant::NEVER, |secs| context.now.plus_secs(u64::from(secs)));
+            self.publish(context, &mut Publication::of_message(&Arc::new(message), context.now));
+        }
+        if ended.has_session_ended {
+            self.broker.unregister(session.id);
+        }
+        if let Some(due) = ended.timer {
+            self.add_timer(due, Timer::Session(session.clone()));
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn forget_connection(&self, shard: usize, listener: usize) {
+        self.connection_count.fetch_sub(1, Relaxed);
+        self.listener_counts[listener].fetch_sub(1, Relaxed);
+        self.shards[shard].connection_count().fetch_sub(1, Relaxed);
+    }
+
+    /// Whether another connection may be accepted on a listener.
+    pub(crate) fn may_accept(&self, listener: usize) -> bool {
+        let limit = self.settings().config.listener.get(listener).map_or(0, |listener| listener.connections_max);
+        let is_full = limit > 0 && self.listener_counts[listener].load(Relaxed) >= limit;
+        !is_full && self.connection_count.load(Relaxed) < self.connections_max
+    }
+}

@@ -1,0 +1,288 @@
+//! Messages on their way to the client: into the outbox if it can be sent now, else into the queue.
+
+use super::{Session, State};
+use crate::clock;
+use crate::settings::Overflow;
+use meridian_broker::target::Delivery;
+use meridian_broker::{Encodings, Publication, Terms, Verdict};
+use meridian_mqtt::Version;
+use meridian_mqtt::encode::{PublishHead, encode_publish_head};
+use meridian_router::TargetId;
+use meridian_types::{Message, Qos};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Payloads from this size on are shared rather than copied, if several targets get them.
+const SHARED_PAYLOAD_BYTES_MIN: usize = 1024;
+/// Payloads from this size on are shared whoever gets them.
+const ALWAYS_SHARED_BYTES_MIN: usize = 16 * 1024;
+/// With "block", a queue takes this many times its limit from publishers that are yet to be stopped.
+const BLOCK_OVERSHOOT: usize = 2;
+
+thread_local! {
+    static EXPIRED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Messages this thread dropped since the last call because they expired in a queue.
+pub(crate) fn take_expired() -> u64 {
+    EXPIRED.replace(0)
+}
+
+impl State {
+    /// Whether a message can go to the outbox at once: connected, nothing queued before it, room in the outbox and
+    /// in the window.
+    #[inline]
+    pub(super) fn can_send(&self, qos: Qos) -> bool {
+        self.is_connected()
+            && self.queue.is_empty()
+            && self.outbox.len() < self.limits.outbox_bytes_max
+            && (qos == Qos::AtMostOnce || self.inflight.has_room())
+    }
+
+    /// Encodes into the outbox. The wire form is shared with all targets of the same version and flags; the packet
+    /// id alone differs.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        publication: &mut Publication<'_>,
+        qos: Qos,
+        terms: &Terms,
+        encodings: &mut Encodings,
+    ) -> Verdict {
+        if terms.subscription_ids.is_some() || self.rare.as_ref().is_some_and(|rare| rare.aliases.is_some()) {
+            return self.send_apart(publication, qos, terms);
+        }
+        let retain = terms.from_retained || terms.retain_as_published && publication.retain;
+        let payload_len = publication.payload.len();
+        let is_shared = payload_len >= ALWAYS_SHARED_BYTES_MIN
+            || payload_len >= SHARED_PAYLOAD_BYTES_MIN && publication.fan_out > 1;
+        let version = self.version;
+        let key = u32::from(version == Version::V5)
+            | u32::from(qos.bits()) << 1
+            | u32::from(retain) << 3
+            | u32::from(is_shared) << 4;
+        let form = encodings.get(key, |out| {
+            let head = head_of(publication, qos, retain);
+            let mark = encode_publish_head(&head, payload_len, version, out);
+            if !is_shared {
+                out.extend_from_slice(publication.payload);
+            }
+            mark
+        });
+        if form.bytes.len() + if is_shared { payload_len } else { 0 } > self.packet_bytes_max {
+            return Verdict::DroppedTooLarge;
+        }
+        let at = self.outbox.filling().append(&form.bytes);
+        if qos != Qos::AtMostOnce {
+            let kept = self.keep(publication, qos, terms);
+            let id = self.inflight.send(qos, kept).expect("room was checked");
+            self.outbox.filling().patch_u16(at + form.mark, id);
+        }
+        if is_shared {
+            self.outbox.filling().append_shared(publication.shared_payload());
+        }
+        Verdict::Taken { first: !std::mem::replace(&mut self.is_touched, true) }
+    }
+
+    /// What redelivery will need, if there can be one.
+    fn keep(&self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Option<Box<Delivery>> {
+        if !self.is_persistent() && terms.group.is_none() {
+            return None;
+        }
+        Some(Box::new(Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } }))
+    }
+
+    /// A delivery whose wire form is its own.
+    #[cold]
+    fn send_apart(&mut self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Verdict {
+        let delivery = Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } };
+        if self.send_delivery(&Arc::new(delivery), publication.now) {
+            Verdict::Taken { first: !std::mem::replace(&mut self.is_touched, true) }
+        } else {
+            Verdict::DroppedTooLarge
+        }
+    }
+
+    /// Encodes a kept delivery for the first time. False if it is larger than the client takes.
+    fn send_delivery(&mut self, delivery: &Delivery, now: meridian_types::Instant) -> bool {
+        let qos = delivery.terms.qos;
+        let size = self.size_without_alias(delivery, now);
+        if size > self.packet_bytes_max {
+            return false;
+        }
+        let id = if qos == Qos::AtMostOnce {
+            0
+        } else {
+            let keeps = self.is_persistent() || delivery.terms.group.is_some();
+            self.inflight.send(qos, keeps.then(|| Box::new(delivery.clone()))).expect("room was checked")
+        };
+        self.write_publish(delivery, id, false, now);
+        true
+    }
+
+    fn size_without_alias(&self, delivery: &Delivery, now: meridian_types::Instant) -> usize {
+        if self.packet_bytes_max == usize::MAX {
+            return 0;
+        }
+        let mut scratch = Vec::new();
+        let head = head_of_delivery(delivery, 0, false, now);
+        encode_publish_head(&head, delivery.message.payload.len(), self.version, &mut scratch);
+        // An alias that is set takes three bytes of properties.
+        scratch.len() + 3 + delivery.message.payload.len()
+    }
+
+    /// Appends a PUBLISH for a kept delivery.
+    pub(super) fn write_publish(
+        &mut self,
+        delivery: &Delivery,
+        id: u16,
+        dup: bool,
+        now: meridian_types::Instant,
+    ) {
+        let message = &delivery.message;
+        let mut head = head_of_delivery(delivery, id, dup, now);
+        let aliases = self.rare.as_mut().and_then(|rare| rare.aliases.as_mut());
+        if let Some((alias, is_known)) = aliases.and_then(|aliases| aliases.assign(&message.topic)) {
+            head.topic_alias = Some(alias);
+            if is_known {
+                head.topic = "";
+            }
+        }
+        let version = self.version;
+        let filling = self.outbox.filling();
+        filling.append_with(|out| {
+            encode_publish_head(&head, message.payload.len(), version, out);
+        });
+        if message.payload.len() >= SHARED_PAYLOAD_BYTES_MIN {
+            filling.append_shared(message.payload.clone());
+        } else {
+            filling.append(&message.payload);
+        }
+    }
+
+    /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any.
+    pub(super) fn pump(&mut self) -> bool {
+        if self.queue.is_empty() || !self.is_connected() {
+            return false;
+        }
+        let now = clock::now();
+        let mut has_moved = false;
+        while let Some(delivery) = self.queue.front() {
+            let needs_room = delivery.terms.qos != Qos::AtMostOnce;
+            if self.outbox.len() >= self.limits.outbox_bytes_max || needs_room && !self.inflight.has_room() {
+                break;
+            }
+            let Some(delivery) = self.queue.pop() else { break };
+            if delivery.message.is_expired(now) {
+                EXPIRED.set(EXPIRED.get() + 1);
+                continue;
+            }
+            has_moved |= self.send_delivery(&delivery, now);
+        }
+        has_moved
+    }
+
+    /// Puts a message that cannot be sent now into the queue, by the overflow policy.
+    #[cold]
+    pub(super) fn enqueue(
+        &mut self,
+        publication: &mut Publication<'_>,
+        qos: Qos,
+        terms: &Terms,
+        own_id: TargetId,
+    ) -> Verdict {
+        let is_away = !self.is_connected();
+        if self.has_ended || is_away && !self.is_persistent() {
+            return Verdict::Gone;
+        }
+        if is_away && qos == Qos::AtMostOnce && !self.limits.offline_qos0 {
+            return Verdict::DroppedAway;
+        }
+        let delivery = Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } };
+        let size = size_of::<Delivery>() + delivery.message.size();
+        let limits = self.limits.clone();
+        let mut verdict = Verdict::Taken { first: false };
+        // What a subscription asked for from the retained store is bounded by that store.
+        let is_exempt = terms.from_retained;
+        while !is_exempt && self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
+            match limits.overflow {
+                Overflow::DropOldest => {
+                    if self.queue.pop().is_none() {
+                        return Verdict::DroppedFull;
+                    }
+                    verdict = Verdict::TakenForOldest;
+                }
+                Overflow::Disconnect if !is_away => return Verdict::CutOff,
+                Overflow::Block if !is_away && publication.publisher != own_id => {
+                    let (messages_max, bytes_max) = (limits.messages_max, limits.bytes_max);
+                    let overshoot = |limit: usize| limit.saturating_mul(BLOCK_OVERSHOOT);
+                    if self.queue.would_exceed(size, overshoot(messages_max), overshoot(bytes_max)) {
+                        return Verdict::DroppedFull;
+                    }
+                    verdict = Verdict::TakenButFull;
+                    break;
+                }
+                Overflow::DropNewest | Overflow::Disconnect | Overflow::Block => return Verdict::DroppedFull,
+            }
+        }
+        self.queue.push(delivery);
+        verdict
+    }
+}
+
+impl Session {
+    /// Sends again what was in flight when the last connection ended, then what the queue holds.
+    pub(super) fn resend(state: &mut State) {
+        let now = clock::now();
+        // The list is borrowed while the outbox is written to; it is put back unchanged.
+        let inflight = std::mem::replace(&mut state.inflight, meridian_mqtt::Inflight::new(0));
+        for (id, resend) in inflight.resend() {
+            match resend {
+                meridian_mqtt::inflight::Resend::Publish(delivery) => state.write_publish(delivery, id, true, now),
+                meridian_mqtt::inflight::Resend::Pubrel => {
+                    state.outbox.filling().append(&[0x62, 2, (id >> 8) as u8, id as u8]);
+                }
+            }
+        }
+        state.inflight = inflight;
+        state.pump();
+    }
+}
+
+fn head_of<'a>(publication: &Publication<'a>, qos: Qos, retain: bool) -> PublishHead<'a> {
+    PublishHead {
+        topic: publication.topic,
+        dup: false,
+        qos,
+        retain,
+        packet_id: 1, // A placeholder: every copy gets its own.
+        topic_alias: None,
+        expiry_secs: publication.remaining_expiry_secs(),
+        subscription_ids: &[],
+        properties: publication.properties,
+    }
+}
+
+fn head_of_delivery(
+    delivery: &Delivery,
+    packet_id: u16,
+    dup: bool,
+    now: meridian_types::Instant,
+) -> PublishHead<'_> {
+    let Delivery { message, terms } = delivery;
+    PublishHead {
+        topic: &message.topic,
+        dup,
+        qos: terms.qos,
+        retain: retain_flag(message, terms),
+        packet_id,
+        topic_alias: None,
+        expiry_secs: message.remaining_expiry_secs(now),
+        subscription_ids: terms.subscription_ids.as_deref().unwrap_or(&[]),
+        properties: message.properties.as_deref(),
+    }
+}
+
+fn retain_flag(message: &Message, terms: &Terms) -> bool {
+    terms.from_retained || terms.retain_as_published && message.retain
+}

@@ -1,0 +1,251 @@
+//! Attaching a connection to a session, detaching it, and the session's end.
+
+use super::{EXPIRES_NEVER, Rare, Session, State};
+use crate::link::Link;
+use crate::outbox::{Framing, Outbox};
+use crate::settings::QueueLimits;
+use meridian_broker::target::Delivery;
+use meridian_broker::Group;
+use meridian_mqtt::packet::Disconnect;
+use meridian_mqtt::{AliasesOut, Packet, ReasonCode, Version, encode};
+use meridian_router::FilterId;
+use meridian_types::{Instant, Message};
+use std::sync::Arc;
+
+/// What to publish if the connection ends without DISCONNECT.
+#[derive(Clone, Debug)]
+pub(crate) struct Will {
+    pub(crate) message: Arc<Message>,
+    pub(crate) delay_secs: u32,
+    /// Counts from when it is published.
+    pub(crate) expiry_secs: Option<u32>,
+}
+
+/// What a new connection brings along.
+pub(crate) struct Attach {
+    pub(crate) link: Arc<Link>,
+    pub(crate) version: Version,
+    pub(crate) window: u16,
+    pub(crate) packet_bytes_max: usize,
+    pub(crate) alias_maximum: u16,
+    pub(crate) expiry_secs: u32,
+    pub(crate) will: Option<Box<Will>>,
+    pub(crate) limits: Arc<QueueLimits>,
+}
+
+/// What is left to do when a connection or a session is over; done without any lock held.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// To be published now.
+    pub(crate) will: Option<Box<Will>>,
+    /// To be unsubscribed: set if the session has ended.
+    pub(crate) subscriptions: Vec<FilterId>,
+    pub(crate) groups: Vec<Arc<Group>>,
+    /// Messages nobody acknowledged, for other members of their groups.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Whether the session has ended.
+    pub(crate) has_session_ended: bool,
+    /// When the session wants to be looked at again.
+    pub(crate) timer: Option<Instant>,
+    waiting: Vec<super::Resume>,
+}
+
+impl Ended {
+    /// Lets publishers go on that waited for this session.
+    pub(crate) fn resume_waiting(&mut self) {
+        self.waiting.drain(..).for_each(|resume| resume());
+    }
+}
+
+impl Session {
+    /// Whether a connection with this client id may go on with this session.
+    pub(crate) fn is_resumable(&self) -> bool {
+        let state = self.state.lock();
+        !state.has_ended && state.is_persistent()
+    }
+
+    /// Makes `attach.link` the session's connection. An older one is evicted; its will is returned if the client is
+    /// owed it. `connack` is the first thing to be sent, before anything is delivered again.
+    pub(crate) fn attach(&self, attach: Attach, connack: &[u8]) -> Ended {
+        let mut state = self.state.lock();
+        let mut ended = Ended::default();
+        if state.link.is_some() {
+            state.evict(ReasonCode::SessionTakenOver);
+            // With a delay, the will is discarded: this connection came before it was due [MQTT-3.1.3-9].
+            ended.will = state.take_will().filter(|will| will.delay_secs == 0);
+        }
+        state.outbox = Outbox::default();
+        state.link = Some(attach.link);
+        state.is_leaving = false;
+        state.version = attach.version;
+        state.packet_bytes_max = attach.packet_bytes_max;
+        state.inflight.set_window(attach.window);
+        state.limits = attach.limits;
+        state.expiry_secs = attach.expiry_secs;
+        if attach.alias_maximum > 0 || attach.will.is_some() || state.rare.is_some() {
+            let rare = state.rare();
+            rare.aliases = (attach.alias_maximum > 0).then(|| AliasesOut::new(attach.alias_maximum));
+            rare.will = attach.will;
+            (rare.will_due, rare.expires) = (None, None);
+        }
+        state.outbox.filling().append(connack);
+        Self::resend(&mut state);
+        state.is_touched = false;
+        self.write_out(state);
+        ended
+    }
+
+    /// Discards the will: the client said goodbye [MQTT-3.14.4-3].
+    pub(crate) fn discard_will(&self) {
+        self.state.lock().take_will();
+    }
+
+    /// Changes how long the session outlives this connection. False if that is not allowed: from "not at all".
+    pub(crate) fn set_expiry(&self, expiry_secs: u32) -> bool {
+        let mut state = self.state.lock();
+        if state.expiry_secs == 0 && expiry_secs > 0 {
+            return false;
+        }
+        state.expiry_secs = expiry_secs;
+        true
+    }
+
+    /// The connection `link` is over. Nothing happens if the session has another by now.
+    pub(crate) fn detach(&self, link: &Arc<Link>, now: Instant) -> Ended {
+        let mut state = self.state.lock();
+        if !state.is_linked_to(link) {
+            return Ended::default();
+        }
+        state.disconnect();
+        if !state.is_persistent() {
+            return state.end();
+        }
+        let expiry_secs = state.expiry_secs;
+        let rare = state.rare();
+        rare.aliases = None;
+        rare.expires = (expiry_secs != EXPIRES_NEVER).then(|| now.plus_secs(u64::from(expiry_secs)));
+        rare.will_due = rare.will.as_ref().map(|will| now.plus_secs(u64::from(will.delay_secs)));
+        let mut ended = state.check_timers(now);
+        ended.waiting = std::mem::take(&mut state.rare().waiting);
+        ended
+    }
+
+    /// The session's entry in the timing wheel has fired.
+    pub(crate) fn on_timer(&self, now: Instant) -> Ended {
+        let mut state = self.state.lock();
+        state.rare().timer_due = None;
+        if state.has_ended || state.link.is_some() {
+            // A connection that ends later asks for a new entry.
+            return Ended::default();
+        }
+        state.check_timers(now)
+    }
+
+    /// Ends the session whatever its state; a connection is evicted with `reason`.
+    pub(crate) fn end(&self, reason: ReasonCode) -> Ended {
+        let mut state = self.state.lock();
+        if state.has_ended {
+            return Ended::default();
+        }
+        state.evict(reason);
+        state.end()
+    }
+}
+
+/// The DISCONNECT to send; 3.1.1 has none from the server.
+fn farewell(version: Version, reason: ReasonCode) -> Option<Vec<u8>> {
+    if version != Version::V5 {
+        return None;
+    }
+    let mut packet = Vec::new();
+    encode::encode(&Packet::Disconnect(Disconnect { reason, ..Disconnect::default() }), version, &mut packet);
+    Some(packet)
+}
+
+impl State {
+    fn take_will(&mut self) -> Option<Box<Will>> {
+        let rare = self.rare.as_mut()?;
+        rare.will_due = None;
+        rare.will.take()
+    }
+
+    /// Takes the connection away, whatever still waits in its outbox.
+    fn disconnect(&mut self) {
+        self.link = None;
+        self.outbox = Outbox::default();
+        self.is_touched = false;
+    }
+
+    /// Closes the connection from the server's side, with a DISCONNECT if the client's version has one and the
+    /// socket takes it.
+    pub(super) fn evict(&mut self, reason: ReasonCode) {
+        let Some(link) = self.link.clone().filter(|_| !self.is_leaving) else { return };
+        self.is_leaving = true;
+        let farewell = farewell(self.version, reason);
+        if self.outbox.is_writing() {
+            // Another thread is in the middle of a write: it says goodbye when it is done.
+            let framed = farewell.map(|packet| framed(packet, link.framing)).unwrap_or_default();
+            link.end_after_write(reason, framed);
+        } else {
+            if let Some(packet) = farewell {
+                self.outbox.filling().append(&packet);
+            }
+            if let Some(mut buffer) = self.outbox.begin(link.framing) {
+                let _ = buffer.write_to(&link.socket);
+            }
+            link.end(reason);
+        }
+        // The event loop that owns the connection detaches it, which publishes the will if it is owed. After a
+        // takeover it finds another connection here and leaves the session alone.
+    }
+
+    /// Publishes the will or ends the session if either is due; else says when to look again.
+    fn check_timers(&mut self, now: Instant) -> Ended {
+        let rare = self.rare();
+        if rare.expires.is_some_and(|expires| expires <= now) {
+            return self.end();
+        }
+        let mut ended = Ended::default();
+        if rare.will_due.is_some_and(|due| due <= now) {
+            ended.will = self.take_will();
+        }
+        let rare = self.rare();
+        let next = [rare.will_due, rare.expires].into_iter().flatten().min();
+        if let Some(next) = next
+            && rare.timer_due.is_none_or(|due| next < due)
+        {
+            rare.timer_due = Some(next);
+            ended.timer = Some(next);
+        }
+        ended
+    }
+
+    fn end(&mut self) -> Ended {
+        self.disconnect();
+        self.has_ended = true;
+        let rare = self.rare.take().map(|rare| *rare).unwrap_or_default();
+        let Rare { groups, will, waiting, .. } = rare;
+        let mut deliveries: Vec<_> = self.inflight.take_unacknowledged().into_iter().map(|kept| *kept).collect();
+        deliveries.extend(self.queue.take());
+        Ended {
+            will,
+            subscriptions: std::mem::take(&mut self.subscriptions),
+            groups,
+            deliveries,
+            has_session_ended: true,
+            timer: None,
+            waiting,
+        }
+    }
+}
+
+fn framed(packet: Vec<u8>, framing: Framing) -> Vec<u8> {
+    match framing {
+        Framing::Plain => packet,
+        Framing::WebSocket => {
+            let mut frame = Vec::new();
+            meridian_ws::encode_frame(&mut frame, meridian_ws::Opcode::Binary, &packet, None);
+            frame
+        }
+    }
+}

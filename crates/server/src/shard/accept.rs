@@ -1,0 +1,86 @@
+//! New connections: accepted by whichever loop is awake, placed on the one with the fewest.
+
+use super::{Command, Connection, Shard};
+use meridian_broker::Counter;
+use mio::net::TcpStream;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Connections accepted in one turn before others get theirs.
+const ACCEPTS_PER_TURN: usize = 256;
+/// A loop keeps what it accepts unless another has this many connections fewer.
+const PLACEMENT_SLACK: usize = 4;
+/// How long to wait after the process ran out of open files.
+const FILES_WAIT_MILLIS: u64 = 100;
+
+impl Shard {
+    pub(super) fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listeners[listener].accept() {
+                Ok((socket, peer)) => self.place(socket, peer, listener),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The peer gave up while it waited, or a signal came: the next one may be fine.
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    self.turn.context.counters.add(Counter::ConnectionsRefusedFiles, 1);
+                    tracing::error!(
+                        %error,
+                        listener = self.listeners[listener].url(),
+                        "cannot accept a connection; raise the limit of open files (ulimit -n)"
+                    );
+                    let deadline = self.turn.context.now.plus_millis(FILES_WAIT_MILLIS);
+                    self.wheel.add(deadline, (usize::MAX - listener, deadline));
+                    return;
+                }
+            }
+        }
+        // Edge-triggered: the kernel says nothing more about those that are left.
+        self.wheel.add(self.turn.context.now, (usize::MAX - listener, self.turn.context.now));
+    }
+
+    fn place(&mut self, socket: TcpStream, peer: SocketAddr, listener: usize) {
+        self.turn.context.counters.add(Counter::ConnectionsAccepted, 1);
+        if !self.node.may_accept(listener) {
+            self.turn.context.counters.add(Counter::ConnectionsRefusedLimit, 1);
+            return;
+        }
+        self.node.connection_count.fetch_add(1, Relaxed);
+        self.node.listener_counts[listener].fetch_add(1, Relaxed);
+        let shards = &self.node.shards;
+        let least = (0..shards.len()).min_by_key(|&index| shards[index].load()).unwrap_or(self.index);
+        let target =
+            if shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK { self.index } else { least };
+        shards[target].connection_count().fetch_add(1, Relaxed);
+        if target == self.index {
+            self.adopt(socket, peer, listener);
+        } else {
+            shards[target].send(Command::Adopt { socket, peer, listener });
+        }
+    }
+
+    pub(super) fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr, listener: usize) {
+        // Small packets must not wait for the acknowledgement of the last one.
+        let _ = socket.set_nodelay(true);
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        let token = mio::Token(key + self.listeners.len());
+        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
+            tracing::error!(%error, "cannot watch a connection");
+            self.node.forget_connection(self.index, listener);
+            return;
+        }
+        let now = self.turn.context.now;
+        let timeout = self.turn.settings.config.listener.get(listener).map(|listener| listener.connect_timeout.0);
+        let deadline = now.plus_millis(timeout.map_or(10_000, |timeout| timeout.as_millis() as u64));
+        let kind = self.listeners[listener].kind();
+        let mut connection = Connection::new(socket, peer, listener, kind, now);
+        connection.timer_due = deadline;
+        entry.insert(Box::new(connection));
+        self.wheel.add(deadline, (key, deadline));
+        if self.is_draining {
+            self.close(key, super::End::Shutdown);
+        }
+    }
+}

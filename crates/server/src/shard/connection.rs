@@ -1,0 +1,267 @@
+//! A connection as its event loop holds it, from accept to close.
+
+use super::{Command, Shard};
+use crate::http::Surface;
+use crate::link::Link;
+use crate::listener::Kind;
+use crate::mqtt::Client;
+use crate::outbox::{Buffer, Framing};
+use meridian_broker::{Counter, Target};
+use meridian_mqtt::ReasonCode;
+use meridian_types::Instant;
+use meridian_ws as ws;
+use mio::net::TcpStream;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How long a publisher waits for a full target before it may send one more message: two that wait for each other
+/// must not wait for ever.
+const WAIT_MILLIS_MAX: u64 = 10_000;
+
+/// One accepted connection.
+pub(crate) struct Connection {
+    pub(crate) link: Arc<Link>,
+    pub(crate) listener: usize,
+    pub(crate) stage: Stage,
+    /// The start of a packet whose rest has not come. Usually empty and without memory of its own.
+    pub(crate) partial: Vec<u8>,
+    pub(crate) websocket: Option<Box<ws::Decoder>>,
+    /// What a full socket has left over of an answer given before there was a session.
+    pub(crate) unsent: Option<Box<Buffer>>,
+    /// When a byte was last read.
+    pub(crate) last_heard: Instant,
+    /// When its entry in the wheel counts; entries for other moments are stale.
+    pub(crate) timer_due: Instant,
+    /// Tells it from others that had its key before.
+    pub(crate) serial: u64,
+    /// Whether reading is suspended until a target has room.
+    pub(crate) is_waiting: bool,
+}
+
+/// How far a connection has come.
+pub(crate) enum Stage {
+    /// HTTP requests, or the request that turns it into a WebSocket.
+    Http(Surface),
+    /// Before CONNECT.
+    Greeting,
+    /// With a session.
+    Client(Box<Client>),
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer closed, or the network did.
+    Lost,
+    /// DISCONNECT.
+    Client,
+    /// An answer was given that closes the connection, such as a refused CONNECT.
+    Answered,
+    /// No CONNECT came in time.
+    ConnectTimeout,
+    /// Nothing came for one and a half times the keep alive.
+    KeepAlive,
+    /// The client broke a rule.
+    Protocol {
+        /// The reason code to give.
+        reason: ReasonCode,
+        /// What and where.
+        what: String,
+    },
+    /// Another thread ended it.
+    Told(ReasonCode),
+    /// The process stops.
+    Shutdown,
+    /// The process stops, and the client has been told.
+    Drained,
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr, listener: usize, kind: Kind, now: Instant) -> Self {
+        let stage = match kind {
+            Kind::Mqtt => Stage::Greeting,
+            Kind::Http(surface) => Stage::Http(surface),
+        };
+        Self {
+            link: Arc::new(Link::new(socket, Framing::Plain, peer)),
+            listener,
+            stage,
+            partial: Vec::new(),
+            websocket: None,
+            unsent: None,
+            last_heard: now,
+            timer_due: now,
+            serial: 0,
+            is_waiting: false,
+        }
+    }
+
+    /// Sends an answer to a peer that has no session.
+    pub(crate) fn answer(&mut self, bytes: &[u8]) {
+        let mut buffer = self.unsent.take().unwrap_or_default();
+        if self.websocket.is_some() && self.link.framing == Framing::WebSocket {
+            buffer.append_with(|out| ws::encode_frame(out, ws::Opcode::Binary, bytes, None));
+        } else {
+            buffer.append(bytes);
+        }
+        // A dead socket is noticed by the next read.
+        if matches!(buffer.write_to(&self.link.socket), Ok(false)) {
+            self.unsent = Some(buffer);
+        }
+    }
+}
+
+impl End {
+    fn counter(&self, is_client: bool) -> Counter {
+        match self {
+            Self::ConnectTimeout => Counter::ConnectionsRefusedTimeout,
+            _ if !is_client => Counter::ConnectionsRefusedConnect,
+            Self::Lost => Counter::DisconnectsLost,
+            Self::Client | Self::Answered => Counter::DisconnectsNormal,
+            Self::KeepAlive => Counter::DisconnectsKeepAlive,
+            Self::Protocol { reason: ReasonCode::PacketTooLarge, .. } => Counter::DisconnectsPacketTooLarge,
+            Self::Protocol { .. } => Counter::DisconnectsProtocol,
+            Self::Told(ReasonCode::SessionTakenOver) => Counter::DisconnectsTakenOver,
+            Self::Drained | Self::Shutdown => Counter::DisconnectsShutdown,
+            Self::Told(_) => Counter::DisconnectsSlow,
+        }
+    }
+
+    /// The reason code and text for a DISCONNECT that says it, if the client is owed one.
+    fn farewell(&self) -> Option<(ReasonCode, &str)> {
+        match self {
+            Self::Protocol { reason, what } => Some((*reason, what)),
+            Self::KeepAlive => {
+                Some((ReasonCode::KeepAliveTimeout, "nothing heard for one and a half times the keep alive"))
+            }
+            Self::Shutdown => Some((ReasonCode::ServerShuttingDown, "the server is shutting down")),
+            _ => None,
+        }
+    }
+}
+
+impl Shard {
+    /// The socket takes bytes again.
+    pub(super) fn on_writable(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Stage::Client(client) = &connection.stage {
+            if client.session.is_blocked() {
+                client.session.on_writable();
+                if self.is_draining && !client.session.has_output() {
+                    self.close(key, End::Drained);
+                }
+            }
+        } else if let Some(mut unsent) = connection.unsent.take() {
+            if matches!(unsent.write_to(&connection.link.socket), Ok(false)) {
+                connection.unsent = Some(unsent);
+            }
+        }
+    }
+
+    /// Suspends reading until one of `full` has room, or for ten seconds.
+    pub(super) fn wait_for_room(&mut self, key: usize, full: Vec<Arc<dyn Target>>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_waiting = true;
+        connection.serial += 1;
+        let serial = connection.serial;
+        let handle = self.node.shards[self.index].clone();
+        let waits = full.into_iter().filter(|target| {
+            let handle = handle.clone();
+            target.when_there_is_room(Box::new(move || handle.send(Command::Resume { key, serial })))
+        });
+        if waits.count() == 0 {
+            connection.is_waiting = false;
+            self.again.push(key);
+            return;
+        }
+        self.turn.context.counters.add(Counter::PublishersBlocked, 1);
+        let deadline = self.turn.context.now.plus_millis(WAIT_MILLIS_MAX);
+        if deadline < connection.timer_due || connection.timer_due == Instant::NEVER {
+            connection.timer_due = deadline;
+            self.wheel.add(deadline, (key, deadline));
+        }
+    }
+
+    pub(super) fn resume(&mut self, key: usize, serial: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.serial == serial && connection.is_waiting {
+            connection.is_waiting = false;
+            self.again.push(key);
+        }
+    }
+
+    /// Sets the connection's only live entry in the wheel.
+    pub(super) fn arm(&mut self, key: usize, deadline: Instant) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.timer_due = deadline;
+        if deadline != Instant::NEVER {
+            self.wheel.add(deadline, (key, deadline));
+        }
+    }
+
+    pub(super) fn on_timer(&mut self, key: usize, deadline: Instant) {
+        if key > usize::MAX - self.listeners.len() {
+            self.accept(usize::MAX - key);
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.timer_due != deadline {
+            return;
+        }
+        let now = self.turn.context.now;
+        if connection.is_waiting {
+            connection.is_waiting = false;
+            connection.last_heard = now;
+            self.again.push(key);
+        }
+        let Stage::Client(client) = &connection.stage else {
+            let is_http = matches!(connection.stage, Stage::Http(_));
+            return self.close(key, if is_http { End::Answered } else { End::ConnectTimeout });
+        };
+        if client.keep_alive_millis == 0 {
+            self.arm(key, Instant::NEVER);
+            return;
+        }
+        let silence_ends = connection.last_heard.plus_millis(client.keep_alive_millis);
+        if silence_ends <= now { self.close(key, End::KeepAlive) } else { self.arm(key, silence_ends) }
+    }
+
+    /// Tells a client that the process stops; the connection closes when its outbox is written.
+    pub(super) fn drain(&mut self, key: usize) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if let Stage::Client(client) = &connection.stage
+            && let Some((reason, text)) = End::Shutdown.farewell()
+        {
+            client.say_farewell(&connection.link, reason, text);
+            if client.session.has_output() {
+                return;
+            }
+        }
+        self.close(key, End::Drained);
+    }
+
+    /// Ends a connection: says why if the client is owed that, leaves its session, publishes what that entails.
+    pub(super) fn close(&mut self, key: usize, end: End) {
+        let Some(connection) = self.connections.try_remove(key) else { return };
+        let now = self.turn.context.now;
+        let is_client = matches!(connection.stage, Stage::Client(_));
+        if !matches!(connection.stage, Stage::Http(_)) {
+            self.turn.context.counters.add(end.counter(is_client), 1);
+        }
+        if let Stage::Client(client) = &connection.stage {
+            if let Some((reason, text)) = end.farewell() {
+                client.say_farewell(&connection.link, reason, text);
+            }
+            crate::events::disconnected(&client.session.client_id, connection.link.peer, &end);
+            let ended = client.session.detach(&connection.link, now);
+            self.node.client_count.fetch_sub(1, Relaxed);
+            self.node.finish(&mut self.turn.context, &client.session, ended);
+        } else if let End::Protocol { .. } | End::ConnectTimeout = &end {
+            tracing::info!(peer = %connection.link.peer, reason = ?end, "connection refused");
+        }
+        // Everything sent so far is delivered before the end of the stream.
+        let _ = connection.link.socket.shutdown(Shutdown::Write);
+        self.node.forget_connection(self.index, connection.listener);
+    }
+}
