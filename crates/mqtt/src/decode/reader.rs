@@ -161,7 +161,7 @@ fn utf8<'a>(bytes: &'a [u8], what: &'static str) -> Result<&'a str> {
 }
 
 /// Whether non-empty UTF-8 is certainly a topic name: no null character, no wildcard, and too short to have too many
-/// levels. Names of less than 8 or more than [`TOPIC_LEVELS_MAX`] bytes may be valid as well.
+/// levels. Longer names may be valid as well.
 #[inline]
 fn is_plainly_a_topic_name(bytes: &[u8]) -> bool {
     let Some(last) = bytes.last_chunk::<8>() else {
@@ -172,7 +172,7 @@ fn is_plainly_a_topic_name(bytes: &[u8]) -> bool {
     for chunk in chunks {
         forbidden |= forbidden_bytes(u64::from_ne_bytes(*chunk));
     }
-    forbidden == 0 && bytes.len() <= TOPIC_LEVELS_MAX
+    forbidden == 0 && bytes.len() < TOPIC_LEVELS_MAX
 }
 
 /// Not 0 if any of the eight bytes is U+0000, `+` or `#`. The wildcards differ in one bit, 0x08. A byte `b` is 0 if
@@ -195,8 +195,17 @@ fn check_topic<'a>(text: &'a str, what: &'static str) -> Result<&'a str> {
         Ok(name) => Ok(name.as_str()),
         Err(error) => Err(DecodeError::new(
             ReasonCode::TopicNameInvalid,
-            format!("the {what} {text:?} is refused: {error}"),
+            format!("the {what} {} is refused: {error}", quoted(text)),
         )),
+    }
+}
+
+/// `text` in quotes, cut so that an error text stays short whatever a peer sends.
+fn quoted(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{:?} (and {} bytes more)", &text[..end], text.len() - end),
+        None => format!("{text:?}"),
     }
 }
 

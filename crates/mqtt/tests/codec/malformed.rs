@@ -68,6 +68,18 @@ fn an_invalid_will_topic_is_refused() {
 }
 
 #[test]
+fn an_error_text_is_short_whatever_the_packet_holds() {
+    let topic = "\u{20ac}\u{1}/".repeat(13_000) + "+";
+    let body = [&(topic.len() as u16).to_be_bytes(), topic.as_bytes(), &[0]].concat();
+    let error = decode(Version::V5, 0x30, &body).expect_err("it holds a wildcard");
+    assert_eq!(error.reason, ReasonCode::TopicNameInvalid);
+    assert!(error.what.len() < 600 && error.what.contains("bytes more"), "{error}");
+    let name = [&[0xFF, 0xFF][..], &[0xFF; 65_535]].concat();
+    let error = decode(Version::V5, 0x10, &name).expect_err("it is no protocol name");
+    assert!(error.what.len() < 600, "{error}");
+}
+
+#[test]
 fn a_topic_name_may_have_so_many_levels_and_no_more() {
     let body = |separators: usize| [&[0, separators as u8][..], &vec![b'/'; separators], &[0]].concat();
     assert!(decode(Version::V5, 0x30, &body(TOPIC_LEVELS_MAX - 1)).is_ok());

@@ -5,6 +5,7 @@ use crate::{decoded, encoded};
 use meridian_mqtt::decode::{answer_version, decode};
 use meridian_mqtt::frame::{Frame, FrameError, Peek};
 use meridian_mqtt::{Packet, ReasonCode, Version};
+use meridian_types::TopicName;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -95,6 +96,18 @@ proptest! {
             body[at] = to;
         }
         check_any(version, frame.first_byte, &body)?;
+    }
+
+    #[test]
+    fn a_topic_name_is_taken_if_and_only_if_it_is_valid(topic in "[a-z/\u{e9}\u{20ac}]{0,150}", at: prop::sample::Index, other in "[+#\u{0}\"*,;\u{1}-\u{40}]?") {
+        let mut topic = topic;
+        let places: Vec<usize> = topic.char_indices().map(|(place, _)| place).collect();
+        if !places.is_empty() {
+            topic.insert_str(places[at.index(places.len())], &other);
+        }
+        let body = [&(topic.len() as u16).to_be_bytes(), topic.as_bytes()].concat();
+        let is_taken = decode(Version::V311, 0x30, &body).is_ok();
+        prop_assert_eq!(is_taken, TopicName::new(&topic).is_ok(), "{:?}", topic);
     }
 
     #[test]
