@@ -230,8 +230,9 @@ impl Watch {
         self.show("drain", 1);
         let mut seen = (0, Instant::now());
         loop {
+            let settled = self.shared.all_in(Phase::Drain);
             let counters = self.shared.counters();
-            if counters.delivered - counters.duplicates >= counters.published * fan {
+            if settled && counters.delivered.saturating_sub(counters.duplicates) >= counters.published * fan {
                 return;
             }
             if counters.delivered != seen.0 {

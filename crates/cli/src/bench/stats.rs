@@ -22,9 +22,10 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 /// Where a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Phase {
+    #[default]
     SetUp,
     WarmUp,
     Measure,
@@ -100,6 +101,13 @@ impl Counters {
     }
 }
 
+/// What a worker last told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Post {
+    phase: Phase,
+    counters: Counters,
+}
+
 /// A counter on cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug, Default)]
@@ -113,7 +121,7 @@ pub(crate) struct Shared {
     begin_ns: AtomicU64,
     start: Instant,
     delivered: Vec<Padded>,
-    counters: Vec<Mutex<Counters>>,
+    posts: Vec<Mutex<Post>>,
     troubles: Mutex<Vec<String>>,
 }
 
@@ -124,7 +132,7 @@ impl Shared {
             begin_ns: AtomicU64::new(0),
             start: Instant::now(),
             delivered: (0..publishers).map(|_| Padded::default()).collect(),
-            counters: (0..workers).map(|_| Mutex::default()).collect(),
+            posts: (0..workers).map(|_| Mutex::default()).collect(),
             troubles: Mutex::default(),
         }
     }
@@ -174,13 +182,20 @@ impl Shared {
         self.delivered.len()
     }
 
-    pub(crate) fn post(&self, worker: usize, counters: Counters) {
-        *self.counters[worker].lock() = counters;
+    /// Called by a worker at the end of each turn, with the phase it acted in.
+    pub(crate) fn post(&self, worker: usize, phase: Phase, counters: Counters) {
+        *self.posts[worker].lock() = Post { phase, counters };
     }
 
     /// Counters of all workers, as of their last turn.
     pub(crate) fn counters(&self) -> Counters {
-        self.counters.iter().fold(Counters::default(), |sum, counters| sum.plus(*counters.lock()))
+        self.posts.iter().fold(Counters::default(), |sum, post| sum.plus(post.lock().counters))
+    }
+
+    /// Whether every worker has ended a turn in `phase` or a later one. Before that, its counters may lack what it is
+    /// still doing in the phase before.
+    pub(crate) fn all_in(&self, phase: Phase) -> bool {
+        self.posts.iter().all(|post| post.lock().phase >= phase)
     }
 
     pub(crate) fn trouble(&self, what: String) {

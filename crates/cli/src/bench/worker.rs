@@ -156,7 +156,7 @@ impl Worker {
                     self.handle(event);
                 }
             }
-            self.context.shared.post(self.index, self.context.stats.counters);
+            self.context.shared.post(self.index, phase, self.context.stats.counters);
         }
         for connection in &mut self.connections {
             connection.append(&packet::DISCONNECT_PACKET);
