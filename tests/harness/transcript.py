@@ -11,7 +11,7 @@ from typing import Any
 
 from .broker import Broker
 from .client import WAIT, Closed, Connection
-from .wire import PROPERTIES, Packet
+from .wire import PROPERTIES, Packet, WireError
 
 LINE = re.compile(r"^(?P<name>[a-z][a-z0-9_]*)?(?P<verb>>>|<<|<~|--)\s*(?P<rest>.*)$")
 HEADER = re.compile(r"^(spec|set|why):\s*(.*)$")
@@ -170,7 +170,7 @@ class Runner:
                         group.append(lines[index + len(group)])
                 try:
                     self._step(group)
-                except (AssertionError, TimeoutError, Closed, OSError, ValueError) as error:
+                except (AssertionError, WireError, TimeoutError, Closed, OSError, ValueError) as error:
                     raise TranscriptError(self._report(group[0], error)) from error
                 index += len(group)
         finally:
