@@ -27,6 +27,9 @@ pub struct Limits {
     pub share_strategy: ShareStrategy,
 }
 
+/// A share group's name and filter.
+type GroupKey = (Box<str>, Box<str>);
+
 /// The shared state of one broker.
 pub struct Broker {
     /// The counters.
@@ -35,7 +38,7 @@ pub struct Broker {
     pub retained: Retained,
     index: Index,
     targets: RwLock<Targets>,
-    groups: Mutex<HashMap<(Box<str>, Box<str>), Arc<Group>>>,
+    groups: Mutex<HashMap<GroupKey, Arc<Group>>>,
     limits: RwLock<Limits>,
 }
 
@@ -96,7 +99,10 @@ pub struct Outcome {
 
 impl SubscribeOptions {
     const fn pack(self) -> u32 {
-        self.id << 4 | (self.qos.bits() as u32) << 2 | (self.no_local as u32) << 1 | self.retain_as_published as u32
+        self.id << 4
+            | (self.qos.bits() as u32) << 2
+            | (self.no_local as u32) << 1
+            | self.retain_as_published as u32
     }
 
     fn unpack(bits: u32) -> Self {
@@ -232,8 +238,9 @@ impl Broker {
     /// carries out what the offers entailed. Output waits in `context` for its flush.
     pub fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
         let retain_refused = publication.retain && !self.retain(context, publication);
-        let (route, was_cached) =
-            context.cache.get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
+        let (route, was_cached) = context
+            .cache
+            .get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
         context.counters.add(if was_cached { Counter::RouteCacheHits } else { Counter::RouteCacheMisses }, 1);
         if route.is_empty() {
             context.counters.add(Counter::Unmatched, 1);

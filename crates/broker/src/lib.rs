@@ -18,7 +18,7 @@ pub mod share;
 pub mod target;
 pub mod wheel;
 
-pub use broker::{Broker, Limits, Outcome, Subscribed, SubscribeOptions};
+pub use broker::{Broker, Limits, Outcome, SubscribeOptions, Subscribed};
 pub use context::Context;
 pub use metrics::{Counter, Metrics};
 pub use publication::{Encodings, Publication};

@@ -20,7 +20,13 @@ struct Inner {
 impl Retained {
     /// Sets or, with an empty payload, clears the message of a topic. Returns false if it would exceed a limit; the
     /// message of before is then still there.
-    pub(crate) fn set(&self, topic: TopicName<'_>, message: Arc<Message>, count_max: usize, bytes_max: usize) -> bool {
+    pub(crate) fn set(
+        &self,
+        topic: TopicName<'_>,
+        message: Arc<Message>,
+        count_max: usize,
+        bytes_max: usize,
+    ) -> bool {
         let mut inner = self.inner.write();
         let before = inner.store.get(topic).map(|message| message.size());
         let bytes = inner.bytes - before.unwrap_or(0) + message.size();

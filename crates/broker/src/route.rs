@@ -108,7 +108,8 @@ impl RouteCache {
         // Read before the look-up: a change in between makes the entry stale rather than wrong.
         let generation = index.generation(&regions);
         let route = Arc::new(resolve(name));
-        if let Ok(stale) = self.entries.find_entry(hash, |entry| entry.hash == hash && *entry.topic == *topic) {
+        if let Ok(stale) = self.entries.find_entry(hash, |entry| entry.hash == hash && *entry.topic == *topic)
+        {
             let (stale, _) = stale.remove();
             self.bytes -= Self::cost(&stale);
         }

@@ -135,8 +135,10 @@ mod tests {
     #[test]
     fn entries_fire_once_never_early_and_at_most_a_tick_late() {
         let mut wheel = Wheel::default();
-        let deadlines: Vec<u64> =
-            (0..400).map(|step: u64| step * step * step * 3 + step).chain([0, 1, 64, 4095, 4096, 1 << 31]).collect();
+        let deadlines: Vec<u64> = (0..400)
+            .map(|step: u64| step * step * step * 3 + step)
+            .chain([0, 1, 64, 4095, 4096, 1 << 31])
+            .collect();
         for (index, &millis) in deadlines.iter().enumerate() {
             wheel.add(Instant::from_millis(millis), index);
         }
@@ -148,7 +150,11 @@ mod tests {
             wheel.advance(Instant::from_millis(now), |index: usize| {
                 fired[index] += 1;
                 assert!(deadlines[index] <= now, "{} fired early at {now}", deadlines[index]);
-                assert!(now <= deadlines[index].max(1) + 2 * TICK_MILLIS, "{} fired late at {now}", deadlines[index]);
+                assert!(
+                    now <= deadlines[index].max(1) + 2 * TICK_MILLIS,
+                    "{} fired late at {now}",
+                    deadlines[index]
+                );
             });
         }
         assert!(fired.iter().all(|&count| count == 1));

@@ -24,8 +24,12 @@ pub(crate) fn disconnected(client_id: &str, peer: SocketAddr, end: &End) {
             tracing::info!(client_id, %peer, "client disconnected");
         }
         End::Lost => tracing::info!(client_id, %peer, reason = "connection lost", "client disconnected"),
-        End::KeepAlive => tracing::info!(client_id, %peer, reason = "keep alive timeout", "client disconnected"),
-        End::ConnectTimeout => tracing::info!(client_id, %peer, reason = "no CONNECT in time", "client disconnected"),
+        End::KeepAlive => {
+            tracing::info!(client_id, %peer, reason = "keep alive timeout", "client disconnected")
+        }
+        End::ConnectTimeout => {
+            tracing::info!(client_id, %peer, reason = "no CONNECT in time", "client disconnected")
+        }
         End::Told(reason) => tracing::info!(client_id, %peer, reason = reason.name(), "client disconnected"),
         End::Protocol { reason, what } => {
             tracing::warn!(client_id, %peer, reason = reason.name(), "client disconnected: {what}");

@@ -1,7 +1,7 @@
 //! Listening sockets: from a URL to something that accepts.
 
-use crate::http::Surface;
 use crate::config::{ListenUrl, Scheme, UrlError};
+use crate::http::Surface;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -87,7 +87,8 @@ impl Bound {
             _ => ListenError::Io { url: url.to_owned(), source },
         })?;
         let socket = mio::net::TcpListener::from_std(socket.into());
-        let address = socket.local_addr().map_err(|source| ListenError::Io { url: url.to_owned(), source })?;
+        let address =
+            socket.local_addr().map_err(|source| ListenError::Io { url: url.to_owned(), source })?;
         Ok(Self { socket, kind, url: format!("{}://{address}", parsed.scheme.name()) })
     }
 

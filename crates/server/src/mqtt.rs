@@ -165,7 +165,8 @@ impl Client {
     /// The reason string, if the client wants such and the packet stays within what it takes.
     fn reason_string<'a>(&self, text: &'a str) -> Option<&'a str> {
         let fits = self.packet_bytes_max == usize::MAX || text.len() + 64 <= self.packet_bytes_max;
-        (self.version == Version::V5 && self.wants_problem_information && fits && !text.is_empty()).then_some(text)
+        (self.version == Version::V5 && self.wants_problem_information && fits && !text.is_empty())
+            .then_some(text)
     }
 
     /// Sends a DISCONNECT and all that waits before it, as far as the socket takes it.

@@ -158,7 +158,8 @@ impl Node {
 
     /// Whether another connection may be accepted on a listener.
     pub(crate) fn may_accept(&self, listener: usize) -> bool {
-        let limit = self.settings().config.listener.get(listener).map_or(0, |listener| listener.connections_max);
+        let limit =
+            self.settings().config.listener.get(listener).map_or(0, |listener| listener.connections_max);
         let is_full = limit > 0 && self.listener_counts[listener].load(Relaxed) >= limit;
         !is_full && self.connection_count.load(Relaxed) < self.connections_max
     }

@@ -37,7 +37,11 @@ impl Observe for Node {
             ("meridian_retained_messages", "Retained messages.", self.broker.retained.count()),
             ("meridian_retained_bytes", "Bytes of retained messages.", self.broker.retained.bytes()),
             ("meridian_queued_messages", "Messages that wait for slow or absent clients.", self.queued().0),
-            ("meridian_queued_bytes", "Bytes of them, a shared message counted for each queue.", self.queued().1),
+            (
+                "meridian_queued_bytes",
+                "Bytes of them, a shared message counted for each queue.",
+                self.queued().1,
+            ),
         ];
         out.extend(gauges.map(|(name, help, value)| Sample::gauge(name, help, value as u64)));
         let uptime = clock::now().as_millis() / 1000;

@@ -100,8 +100,7 @@ fn start_shards(
 
 /// Raises the soft limit of open files to the hard one; returns what it is then.
 fn raise_open_files() -> usize {
-    rlimit::increase_nofile_limit(u64::MAX)
-        .map_or(1024, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    rlimit::increase_nofile_limit(u64::MAX).map_or(1024, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// SIGHUP: the new configuration is checked whole before anything of it counts.

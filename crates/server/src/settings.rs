@@ -59,7 +59,12 @@ impl Settings {
             let class = self.config.listener.get(listener)?.class.as_ref()?;
             self.classes.iter().find(|rule| rule.name == *class)
         };
-        self.classes.iter().find(matches).or_else(by_listener).map_or(&self.queue, |rule| &rule.limits).clone()
+        self.classes
+            .iter()
+            .find(matches)
+            .or_else(by_listener)
+            .map_or(&self.queue, |rule| &rule.limits)
+            .clone()
     }
 
     /// The broker's own limits.

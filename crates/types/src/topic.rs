@@ -159,7 +159,8 @@ impl<'a> SharedFilter<'a> {
         };
         check_size(text)?;
         let (group, filter) = rest.split_once('/').ok_or(TopicError::BadShareName)?;
-        if group.is_empty() || filter.is_empty() || group.bytes().any(|byte| matches!(byte, b'+' | b'#' | 0)) {
+        if group.is_empty() || filter.is_empty() || group.bytes().any(|byte| matches!(byte, b'+' | b'#' | 0))
+        {
             return Err(TopicError::BadShareName);
         }
         Ok(Self { group: Some(group), filter: TopicFilter::new(filter)? })

@@ -155,7 +155,10 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         return Err(refuse(ReasonCode::BadAuthenticationMethod, what));
     }
     if connect.client_id.len() > mqtt.client_id_bytes_max {
-        let what = format!("the client id is longer than {} bytes (mqtt.client_id_bytes_max)", mqtt.client_id_bytes_max);
+        let what = format!(
+            "the client id is longer than {} bytes (mqtt.client_id_bytes_max)",
+            mqtt.client_id_bytes_max
+        );
         return Err(refuse(ReasonCode::ClientIdentifierNotValid, what));
     }
     let mut assigned_client_id = None;
@@ -167,11 +170,13 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         assigned_client_id = Some(new_client_id());
     }
     let keep_alive_max = u16::try_from(mqtt.keep_alive_max.0.as_secs()).unwrap_or(u16::MAX);
-    let is_lowered = keep_alive_max > 0 && (connect.keep_alive_secs == 0 || connect.keep_alive_secs > keep_alive_max);
+    let is_lowered =
+        keep_alive_max > 0 && (connect.keep_alive_secs == 0 || connect.keep_alive_secs > keep_alive_max);
     // 3.1.1 has no way to tell the client, so its own keep alive holds there.
     let keep_alive_secs =
         if is_lowered && connect.version == Version::V5 { keep_alive_max } else { connect.keep_alive_secs };
-    let seconds_of = |duration: crate::config::Duration| u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER);
+    let seconds_of =
+        |duration: crate::config::Duration| u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER);
     let expiry_secs = match connect.version {
         Version::V5 => connect.session_expiry_secs.unwrap_or(0).min(seconds_of(mqtt.session_expiry_max)),
         Version::V311 if connect.clean_start => 0,

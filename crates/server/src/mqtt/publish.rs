@@ -70,17 +70,21 @@ impl Client {
 
     /// Publishes and says what the acknowledgement is to report.
     fn publish(&mut self, turn: &mut Turn, publish: &Publish<'_>) -> Result<ReasonCode, End> {
-        let topic =
-            self.aliases.resolve(publish.topic, publish.topic_alias, self.alias_maximum).map_err(|reason| {
+        let topic = self.aliases.resolve(publish.topic, publish.topic_alias, self.alias_maximum).map_err(
+            |reason| {
                 let alias = publish.topic_alias.unwrap_or_default();
                 let what = match reason {
                     ReasonCode::TopicAliasInvalid => {
-                        format!("topic alias {alias} is outside 1 to {}, the maximum of CONNACK", self.alias_maximum)
+                        format!(
+                            "topic alias {alias} is outside 1 to {}, the maximum of CONNACK",
+                            self.alias_maximum
+                        )
                     }
                     _ => format!("topic alias {alias} was never set"),
                 };
                 End::Protocol { reason, what }
-            })?;
+            },
+        )?;
         let mut publication = Publication::new(topic, publish.payload, turn.context.now, publish.expiry_secs);
         publication.qos = publish.qos;
         publication.retain = publish.retain;

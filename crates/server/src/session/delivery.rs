@@ -238,7 +238,9 @@ impl Session {
         let inflight = std::mem::replace(&mut state.inflight, meridian_mqtt::Inflight::new(0));
         for (id, resend) in inflight.resend() {
             match resend {
-                meridian_mqtt::inflight::Resend::Publish(delivery) => state.write_publish(delivery, id, true, now),
+                meridian_mqtt::inflight::Resend::Publish(delivery) => {
+                    state.write_publish(delivery, id, true, now)
+                }
                 meridian_mqtt::inflight::Resend::Pubrel => {
                     state.outbox.filling().append(&[0x62, 2, (id >> 8) as u8, id as u8]);
                 }

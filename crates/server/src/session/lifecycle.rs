@@ -4,8 +4,8 @@ use super::{EXPIRES_NEVER, Rare, Session, State};
 use crate::link::Link;
 use crate::outbox::{Framing, Outbox};
 use crate::settings::QueueLimits;
-use meridian_broker::target::Delivery;
 use meridian_broker::Group;
+use meridian_broker::target::Delivery;
 use meridian_mqtt::packet::Disconnect;
 use meridian_mqtt::{AliasesOut, Packet, ReasonCode, Version, encode};
 use meridian_router::FilterId;
@@ -225,7 +225,8 @@ impl State {
         self.has_ended = true;
         let rare = self.rare.take().map(|rare| *rare).unwrap_or_default();
         let Rare { groups, will, waiting, .. } = rare;
-        let mut deliveries: Vec<_> = self.inflight.take_unacknowledged().into_iter().map(|kept| *kept).collect();
+        let mut deliveries: Vec<_> =
+            self.inflight.take_unacknowledged().into_iter().map(|kept| *kept).collect();
         deliveries.extend(self.queue.take());
         Ended {
             will,

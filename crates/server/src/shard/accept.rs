@@ -21,7 +21,8 @@ impl Shard {
                 Ok((socket, peer)) => self.place(socket, peer, listener),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The peer gave up while it waited, or a signal came: the next one may be fine.
-                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(error) => {
                     self.turn.context.counters.add(Counter::ConnectionsRefusedFiles, 1);
                     tracing::error!(
@@ -49,8 +50,11 @@ impl Shard {
         self.node.listener_counts[listener].fetch_add(1, Relaxed);
         let shards = &self.node.shards;
         let least = (0..shards.len()).min_by_key(|&index| shards[index].load()).unwrap_or(self.index);
-        let target =
-            if shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK { self.index } else { least };
+        let target = if shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK {
+            self.index
+        } else {
+            least
+        };
         shards[target].connection_count().fetch_add(1, Relaxed);
         if target == self.index {
             self.adopt(socket, peer, listener);
@@ -72,7 +76,8 @@ impl Shard {
             return;
         }
         let now = self.turn.context.now;
-        let timeout = self.turn.settings.config.listener.get(listener).map(|listener| listener.connect_timeout.0);
+        let timeout =
+            self.turn.settings.config.listener.get(listener).map(|listener| listener.connect_timeout.0);
         let deadline = now.plus_millis(timeout.map_or(10_000, |timeout| timeout.as_millis() as u64));
         let kind = self.listeners[listener].kind();
         let mut connection = Connection::new(socket, peer, listener, kind, now);

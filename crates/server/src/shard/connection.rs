@@ -78,7 +78,13 @@ pub(crate) enum End {
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, peer: SocketAddr, listener: usize, kind: Kind, now: Instant) -> Self {
+    pub(super) fn new(
+        socket: TcpStream,
+        peer: SocketAddr,
+        listener: usize,
+        kind: Kind,
+        now: Instant,
+    ) -> Self {
         let stage = match kind {
             Kind::Mqtt => Stage::Greeting,
             Kind::Http(surface) => Stage::Http(surface),
@@ -152,10 +158,10 @@ impl Shard {
                     self.close(key, End::Drained);
                 }
             }
-        } else if let Some(mut unsent) = connection.unsent.take() {
-            if matches!(unsent.write_to(&connection.link.socket), Ok(false)) {
-                connection.unsent = Some(unsent);
-            }
+        } else if let Some(mut unsent) = connection.unsent.take()
+            && matches!(unsent.write_to(&connection.link.socket), Ok(false))
+        {
+            connection.unsent = Some(unsent);
         }
     }
 

@@ -196,7 +196,8 @@ impl Shard {
                     };
                     let body = &bytes[at + frame.header_len..at + frame.len()];
                     at += frame.len();
-                    if let Err(end) = mqtt::handle_packet(connection, &mut self.turn, frame.first_byte, body) {
+                    if let Err(end) = mqtt::handle_packet(connection, &mut self.turn, frame.first_byte, body)
+                    {
                         break Err(end);
                     }
                     if self.turn.context.has_full() {
