@@ -46,7 +46,7 @@ pub(crate) fn handle_packet(
         return connect::handle_first(connection, turn, first_byte, body);
     };
     match (first_byte, body) {
-        (0x30..=0x3F, _) => client.handle_publish(&connection.link, turn, first_byte, body),
+        (0x30..=0x3F, _) => client.handle_publish(turn, first_byte, body),
         // The short form is that of 3.1.1 and of success in 5.0; id 0 is left to the decoder to refuse.
         (PUBACK | PUBREC | PUBCOMP, &[high, low]) if high | low != 0 => {
             let id = u16::from_be_bytes([high, low]);

@@ -1,21 +1,18 @@
 //! PUBLISH from clients.
 
-use super::{Client, PUBREC, protocol_error};
-use crate::link::Link;
+use super::{Client, protocol_error};
 use crate::shard::{End, Turn};
 use meridian_broker::{Counter, Publication};
 use meridian_mqtt::decode::decode;
 use meridian_mqtt::packet::{Ack, Publish};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
 use meridian_types::Qos;
-use std::sync::Arc;
 
 const PUBACK_SUCCESS: [u8; 2] = [super::PUBACK, 2];
 
 impl Client {
     pub(super) fn handle_publish(
         &mut self,
-        link: &Arc<Link>,
         turn: &mut Turn,
         first_byte: u8,
         body: &[u8],
@@ -23,7 +20,9 @@ impl Client {
         let Packet::Publish(publish) = decode(self.version, first_byte, body)? else {
             return Err(protocol_error("not a PUBLISH"));
         };
-        let _ = link;
+        if !publish.subscription_ids.is_empty() {
+            return Err(protocol_error("PUBLISH: a subscription identifier from a client [MQTT-3.3.4-6]"));
+        }
         match publish.qos {
             Qos::AtMostOnce => {
                 turn.context.counters.add(Counter::PublishedQos0, 1);
@@ -63,7 +62,6 @@ impl Client {
             reason = self.publish(turn, publish)?;
         }
         let ack = Ack { packet_id: id, reason, ..Ack::default() };
-        debug_assert_eq!(PUBREC, 0x50);
         encode::encode(&Packet::Pubrec(ack), self.version, &mut turn.replies);
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::mqtt;
 use crate::outbox::Framing;
 use meridian_broker::{Counter, Target};
 use meridian_mqtt::frame::Peek;
-use meridian_mqtt::{Frame, FrameError, ReasonCode};
+use meridian_mqtt::{Frame, FrameError, ReasonCode, Version};
 use meridian_ws as ws;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Shard {
         let mut at = 0;
         let mut early = Vec::new();
         let result = loop {
-            match &mut connection.stage {
+            match &connection.stage {
                 Stage::Http(_) => match Self::handle_http(&self.node, connection, &bytes[at..]) {
                     Ok(Http::Incomplete) => break Ok(()),
                     Ok(Http::Request(consumed)) => at += consumed,
@@ -194,6 +194,10 @@ impl Shard {
                         Ok(Peek::Whole(frame)) => frame,
                         Err(error) => break Err(frame_error(error)),
                     };
+                    if !frame.is_length_minimal() && speaks_5(connection) {
+                        let what = "the remaining length takes more bytes than it needs [MQTT-1.5.5-1]".to_owned();
+                        break Err(End::Protocol { reason: ReasonCode::MalformedPacket, what });
+                    }
                     let body = &bytes[at + frame.header_len..at + frame.len()];
                     at += frame.len();
                     if let Err(end) = mqtt::handle_packet(connection, &mut self.turn, frame.first_byte, body)
@@ -273,6 +277,10 @@ impl Shard {
             }
         }
     }
+}
+
+fn speaks_5(connection: &super::Connection) -> bool {
+    matches!(&connection.stage, Stage::Client(client) if client.version == Version::V5)
 }
 
 fn frame_error(error: FrameError) -> End {
