@@ -30,6 +30,8 @@ mod process;
 mod publisher;
 mod report;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod worker;
 

@@ -129,7 +129,8 @@ pub(crate) fn own_cpu_s() -> f64 {
     cpu_clock_s(std::process::id()).unwrap_or(0.0)
 }
 
-/// CPU time that the whole machine spent on anything: user, nice, system, interrupts.
+/// CPU time that the whole machine spent on anything: user, nice, system, interrupts, and what other guests of its host
+/// took from it.
 pub(crate) fn machine_busy_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks: Vec<f64> = stat
@@ -141,8 +142,8 @@ pub(crate) fn machine_busy_s() -> f64 {
         .filter_map(|text| text.parse().ok())
         .collect();
     match ticks[..] {
-        [user, nice, system, _idle, _iowait, irq, softirq, ..] => {
-            (user + nice + system + irq + softirq) / TICKS_PER_SECOND
+        [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] => {
+            (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
         }
         _ => 0.0,
     }
