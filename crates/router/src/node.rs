@@ -27,10 +27,16 @@ const KIND_SETS: u32 = 3;
 ///          31    30  29..28  27      26 .. 0
 /// up       free      kind    branch  parent
 /// word     the label's first word
-/// link     branch: id of the Branch       leaf: id of the label's tail, or NONE
-/// first    kind one: target               kind sets: set of the filter that ends here, or NO_SET
-/// second   kind one: options              kind sets: set of the filter that ends in # below, or NO_SET
+///
+///          leaf            branch with targets   branch without
+/// link     tail            branch id             tail
+/// first    target or set   target or set         child by `+`
+/// second   options or set  options or set        branch id
 /// ```
+///
+/// With kind one, `first` and `second` are the target and its options; with kind sets, the set of the filter that ends
+/// here and of the one that ends in `#` below, or [`NO_SET`]. A branch without targets, which most are, repeats here what a
+/// look-up needs of its [`Branch`], so as not to read it.
 ///
 /// The label is the row of words from the parent to here: the word, then the tail's.
 #[derive(Clone, Copy)]
@@ -38,10 +44,37 @@ pub(crate) struct Node {
     up: u32,
     /// The first word of the label.
     pub(crate) word: u32,
-    /// The branch's id, or the tail's.
-    pub(crate) link: u32,
+    link: u32,
     first: u32,
     second: u32,
+}
+
+/// How a node goes on.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    /// Without children.
+    Leaf {
+        /// The rest of its label, or [`NONE`].
+        tail: u32,
+    },
+    /// With children, and a [`Branch`] whose `tail` and `plus` are repeated here.
+    Branch {
+        /// The branch's id.
+        id: u32,
+        /// The rest of its label, or [`NONE`].
+        tail: u32,
+        /// The child by `+`, or [`NONE`].
+        plus: u32,
+    },
+}
+
+/// What a node says of its shape by itself.
+#[derive(Clone, Copy)]
+pub(crate) enum Outline {
+    /// All there is to know.
+    Whole(Shape),
+    /// It is the branch with this id.
+    BranchId(u32),
 }
 
 /// The targets of the two filters that may end at a node: `node` and `node/#`.
@@ -63,7 +96,7 @@ pub(crate) enum Targets {
 }
 
 impl Node {
-    /// A leaf.
+    /// A leaf without targets.
     pub(crate) const fn new(parent: u32, word: u32, tail: u32) -> Self {
         Self { up: parent, word, link: tail, first: 0, second: 0 }
     }
@@ -77,28 +110,26 @@ impl Node {
         self.up = self.up & !PARENT_MASK | parent;
     }
 
-    /// Whether it has a [`Branch`].
     #[inline]
-    pub(crate) const fn is_branch(&self) -> bool {
-        self.up & BRANCH != 0
+    const fn kind(&self) -> u32 {
+        (self.up & KIND_MASK) >> KIND_SHIFT
     }
 
-    /// Makes it a branch.
-    pub(crate) const fn link_branch(&mut self, branch: u32) {
-        self.up |= BRANCH;
-        self.link = branch;
-    }
-
-    /// Makes it a leaf.
-    pub(crate) const fn link_tail(&mut self, tail: u32) {
-        self.up &= !BRANCH;
-        self.link = tail;
+    #[inline]
+    pub(crate) const fn outline(&self) -> Outline {
+        if self.up & BRANCH == 0 {
+            Outline::Whole(Shape::Leaf { tail: self.link })
+        } else if self.kind() == KIND_NONE {
+            Outline::Whole(Shape::Branch { id: self.second, tail: self.link, plus: self.first })
+        } else {
+            Outline::BranchId(self.link)
+        }
     }
 
     #[inline]
     pub(crate) const fn targets(&self) -> Targets {
         let entry = Entry { target: TargetId(self.first), options: self.second };
-        match (self.up & KIND_MASK) >> KIND_SHIFT {
+        match self.kind() {
             KIND_NONE => Targets::None,
             KIND_HERE => Targets::Here(entry),
             KIND_BELOW => Targets::Below(entry),
@@ -106,7 +137,8 @@ impl Node {
         }
     }
 
-    pub(crate) const fn set_targets(&mut self, targets: Targets) {
+    /// Sets everything but parent and word.
+    pub(crate) const fn set(&mut self, targets: Targets, shape: Shape) {
         let kind;
         (kind, self.first, self.second) = match targets {
             Targets::None | Targets::Sets { here: NO_SET, below: NO_SET } => (KIND_NONE, 0, 0),
@@ -114,7 +146,18 @@ impl Node {
             Targets::Below(entry) => (KIND_BELOW, entry.target.0, entry.options),
             Targets::Sets { here, below } => (KIND_SETS, here, below),
         };
-        self.up = self.up & !KIND_MASK | kind << KIND_SHIFT;
+        self.up = self.up & PARENT_MASK | kind << KIND_SHIFT;
+        match shape {
+            Shape::Leaf { tail } => self.link = tail,
+            Shape::Branch { id, tail, plus } => {
+                self.up |= BRANCH;
+                if kind == KIND_NONE {
+                    (self.link, self.first, self.second) = (tail, plus, id);
+                } else {
+                    self.link = id;
+                }
+            }
+        }
     }
 }
 

@@ -243,3 +243,57 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::hash::Seeds;
+
+    /// More ids than one operation may look at: two segments before a split, with room for chance.
+    const REHASHED_MAX: usize = 1000;
+
+    #[test]
+    fn ids_are_found_and_no_change_touches_many() {
+        let seeds = Seeds::new();
+        let hash = |id| seeds.hash_pair(1, id);
+        let rehashed = Cell::new(0);
+        let counted = |id| {
+            rehashed.set(rehashed.get() + 1);
+            hash(id)
+        };
+        let found = |table: &Table, id| table.find(hash(id), |other| other == id).is_some();
+        const IDS: u32 = 60_000;
+        let mut table = Table::new();
+        for id in 0..IDS {
+            table.insert(hash(id), id, counted);
+            assert!(rehashed.replace(0) < REHASHED_MAX);
+            assert!(found(&table, id) && !found(&table, id + 1));
+        }
+        assert!(table.memory_bytes() < 7 * IDS as usize, "{} bytes", table.memory_bytes());
+        // An odd factor takes every id once, in another order.
+        for id in (0..IDS).map(|n| n * 7919 % IDS) {
+            table.remove(hash(id), id, counted);
+            assert!(rehashed.replace(0) < REHASHED_MAX);
+            assert!(!found(&table, id));
+        }
+        assert_eq!(table.memory_bytes(), 0);
+    }
+
+    #[test]
+    fn ids_with_one_hash_are_told_apart() {
+        let mut table = Table::new();
+        for id in 0..500 {
+            table.insert(42, id, |_| 42);
+        }
+        table.replace(42, 7, 700);
+        for id in (0..500).filter(|&id| id != 7).chain([700]) {
+            assert_eq!(table.find(42, |other| other == id), Some(id));
+        }
+        for id in (0..500).filter(|&id| id != 7).chain([700]) {
+            table.remove(42, id, |_| 42);
+        }
+        assert_eq!(table.memory_bytes(), 0);
+    }
+}

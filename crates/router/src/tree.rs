@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::hash::Seeds;
 use crate::index::{Entry, TargetId};
 use crate::labels::Labels;
-use crate::node::{Branch, NODE_ID_LIMIT, Node, Targets};
+use crate::node::{Branch, NODE_ID_LIMIT, Node, Outline, Shape, Targets};
 use crate::table::Table;
 use crate::targets::{NO_SET, TargetSets};
 
@@ -135,7 +135,7 @@ impl Tree {
             }
             _ => return None,
         };
-        self.nodes.get_mut(place.node).set_targets(targets);
+        self.set_targets(place.node, targets);
         self.entry_count -= 1;
         self.filter_count -= usize::from(was_last);
         self.prune(place.node);
@@ -203,7 +203,7 @@ impl Tree {
                 (previous, is_new_filter)
             }
         };
-        self.nodes.get_mut(place.node).set_targets(targets);
+        self.set_targets(place.node, targets);
         result
     }
 
@@ -221,9 +221,28 @@ impl Tree {
         if is_below { Targets::Below(entry) } else { Targets::Here(entry) }
     }
 
+    fn set_targets(&mut self, at: u32, targets: Targets) {
+        let shape = self.shape_of(self.nodes.get(at));
+        self.nodes.get_mut(at).set(targets, shape);
+    }
+
+    /// How a node goes on.
+    #[inline]
+    fn shape_of(&self, node: &Node) -> Shape {
+        match node.outline() {
+            Outline::Whole(shape) => shape,
+            Outline::BranchId(id) => {
+                let branch = self.branches.get(id);
+                Shape::Branch { id, tail: branch.tail, plus: branch.plus }
+            }
+        }
+    }
+
     /// The tail of a node's label.
     #[inline]
     fn tail_of(&self, node: &Node) -> u32 {
-        if node.is_branch() { self.branches.get(node.link).tail } else { node.link }
+        match self.shape_of(node) {
+            Shape::Leaf { tail } | Shape::Branch { tail, .. } => tail,
+        }
     }
 }

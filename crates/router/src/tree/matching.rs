@@ -4,7 +4,7 @@ use meridian_types::TopicName;
 use meridian_types::limits::TOPIC_LEVELS_MAX;
 
 use crate::index::Entry;
-use crate::node::{NONE, Targets};
+use crate::node::{NONE, Outline, Shape, Targets};
 use crate::targets::NO_SET;
 use crate::words::{PLUS, UNKNOWN};
 
@@ -86,25 +86,32 @@ impl<'a, const N: usize> Walker<'a, N> {
                 Targets::Here(_) | Targets::Below(_) => {}
             }
             let mut next = None;
-            if !is_end && node.is_branch() {
-                let branch = tree.branches.get(node.link);
-                if branch.literal_count > 0 {
-                    let word = self.word(depth);
-                    if word != UNKNOWN {
-                        let child = tree.literal_child(at, branch, word);
-                        next = child.and_then(|child| self.enter(child, depth));
-                    }
+            let (plus, has_literals) = match node.outline() {
+                _ if is_end => (NONE, false),
+                Outline::Whole(Shape::Leaf { .. }) => (NONE, false),
+                // Without targets it has two children or more, of which one at most is by `+`.
+                Outline::Whole(Shape::Branch { plus, .. }) => (plus, true),
+                Outline::BranchId(id) => {
+                    let branch = tree.branches.get(id);
+                    (branch.plus, branch.literal_count > 0)
                 }
-                if branch.plus != NONE
-                    && wildcards_match
-                    && let Some(other) = self.enter(branch.plus, depth)
-                {
-                    match next {
-                        None => next = Some(other),
-                        Some(_) => {
-                            self.pending[self.pending_count] = (other.0, other.1 as u8);
-                            self.pending_count += 1;
-                        }
+            };
+            if has_literals {
+                let word = self.word(depth);
+                if word != UNKNOWN {
+                    let child = tree.literal_child(at, word);
+                    next = child.and_then(|child| self.enter(child, depth));
+                }
+            }
+            if plus != NONE
+                && wildcards_match
+                && let Some(other) = self.enter(plus, depth)
+            {
+                match next {
+                    None => next = Some(other),
+                    Some(_) => {
+                        self.pending[self.pending_count] = (other.0, other.1 as u8);
+                        self.pending_count += 1;
                     }
                 }
             }
@@ -122,20 +129,23 @@ impl<'a, const N: usize> Walker<'a, N> {
 
     /// Compares the rest of a child's label, whose first word matches the level at `depth`. Returns the child and the
     /// levels taken with it.
-    #[inline]
+    ///
+    /// The levels are counted up one by one, rather than by the tail's length: so their number is a matter of branches,
+    /// which the processor predicts, and it starts to look for the next child before this one has come from memory.
+    #[inline(always)]
     fn enter(&mut self, child: u32, depth: usize) -> Option<(u32, usize)> {
         let tree = self.tree;
-        let tail = tree.labels.tail(tree.tail_of(tree.nodes.get(child)));
-        let end = depth + 1 + tail.len();
-        if end > self.level_count {
-            return None;
-        }
-        for (offset, &word) in tail.iter().enumerate() {
-            if word != PLUS && word != self.word(depth + 1 + offset) {
-                return None;
+        let tail = tree.tail_of(tree.nodes.get(child));
+        let mut depth = depth + 1;
+        if tail != NONE {
+            for &word in tree.labels.tail(tail) {
+                if depth == self.level_count || (word != PLUS && word != self.word(depth)) {
+                    return None;
+                }
+                depth += 1;
             }
         }
-        Some((child, end))
+        Some((child, depth))
     }
 
     /// The word of a level, by the tree's dictionary.

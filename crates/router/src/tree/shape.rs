@@ -4,7 +4,7 @@
 //! filter ends keeps its id while the filter has a target: splitting adds a node above, joining removes one above.
 
 use crate::labels::WordRow;
-use crate::node::{Branch, NONE, Node, Targets};
+use crate::node::{Branch, NONE, Node, Shape, Targets};
 use crate::words::{PLUS, UNKNOWN};
 
 use super::{ROOT, Tree};
@@ -54,31 +54,20 @@ impl Tree {
 
     /// The child whose label starts with `word`.
     pub(super) fn child(&self, parent: u32, word: u32) -> Option<u32> {
-        let node = self.nodes.get(parent);
-        if !node.is_branch() || word == UNKNOWN {
-            return None;
+        match self.shape_of(self.nodes.get(parent)) {
+            Shape::Branch { plus, .. } if word == PLUS => (plus != NONE).then_some(plus),
+            Shape::Branch { .. } if word != UNKNOWN => self.literal_child(parent, word),
+            _ => None,
         }
-        let branch = self.branches.get(node.link);
-        if word == PLUS {
-            return (branch.plus != NONE).then_some(branch.plus);
-        }
-        self.literal_child(parent, branch, word)
     }
 
-    /// The child of a branch whose label starts with a literal word.
-    #[inline]
-    pub(super) fn literal_child(&self, parent: u32, branch: &Branch, word: u32) -> Option<u32> {
-        match branch.literal_count {
-            0 => None,
-            1 => {
-                let child = branch.literal_xor;
-                (self.nodes.get(child).word == word).then_some(child)
-            }
-            _ => self.edges.find(self.seeds.hash_pair(parent, word), |id| {
-                let child = self.nodes.get(id);
-                child.word == word && child.parent() == parent
-            }),
-        }
+    /// The child whose label starts with a literal word.
+    #[inline(always)]
+    pub(super) fn literal_child(&self, parent: u32, word: u32) -> Option<u32> {
+        self.edges.find(self.seeds.hash_pair(parent, word), |id| {
+            let child = self.nodes.get(id);
+            child.word == word && child.parent() == parent
+        })
     }
 
     /// Removes nodes that hold no targets and lead to at most one other, from `at` upwards.
@@ -87,12 +76,10 @@ impl Tree {
         loop {
             let node = *self.nodes.get(at);
             let has_targets = node.targets() != Targets::None;
-            if node.is_branch() {
-                let branch = *self.branches.get(node.link);
-                if branch.is_childless() {
-                    self.branches.remove(node.link);
-                    self.nodes.get_mut(at).link_tail(branch.tail);
-                } else {
+            let tail = self.tail_of(&node);
+            if let Shape::Branch { id, .. } = self.shape_of(&node) {
+                let branch = *self.branches.get(id);
+                if !branch.is_childless() {
                     if let Some(child) = branch.only_child()
                         && at != ROOT
                         && !has_targets
@@ -101,6 +88,8 @@ impl Tree {
                     }
                     return;
                 }
+                self.branches.remove(id);
+                self.nodes.get_mut(at).set(node.targets(), Shape::Leaf { tail });
             }
             if has_targets {
                 return;
@@ -109,13 +98,11 @@ impl Tree {
                 self.nodes.remove(ROOT);
                 return;
             }
-            let parent = node.parent();
-            self.detach(parent, at);
-            let tail = self.nodes.get(at).link;
+            self.detach(node.parent(), at);
             self.labels.release_tail(tail);
             self.labels.words.release(node.word);
             self.nodes.remove(at);
-            at = parent;
+            at = node.parent();
         }
     }
 
@@ -161,38 +148,58 @@ impl Tree {
         self.replace_child(upper_node.parent(), upper_node.word, upper, child);
         self.set_label(child, upper_node.word, tail);
         self.nodes.get_mut(child).set_parent(upper_node.parent());
-        self.branches.remove(upper_node.link);
+        self.branches.remove(self.branch_of(upper));
         self.nodes.remove(upper);
     }
 
-    fn set_label(&mut self, at: u32, word: u32, tail: u32) {
+    /// The branch of a node that has children.
+    fn branch_of(&self, at: u32) -> u32 {
+        match self.shape_of(self.nodes.get(at)) {
+            Shape::Branch { id, .. } => id,
+            Shape::Leaf { .. } => panic!("node {at} has no children"),
+        }
+    }
+
+    fn set_label(&mut self, at: u32, word: u32, new_tail: u32) {
+        let mut shape = self.shape_of(self.nodes.get(at));
+        match &mut shape {
+            Shape::Leaf { tail } => *tail = new_tail,
+            Shape::Branch { id, tail, .. } => {
+                *tail = new_tail;
+                self.branches.get_mut(*id).tail = new_tail;
+            }
+        }
         let node = self.nodes.get_mut(at);
         node.word = word;
-        if node.is_branch() {
-            self.branches.get_mut(node.link).tail = tail;
-        } else {
-            node.link = tail;
-        }
+        node.set(node.targets(), shape);
+    }
+
+    /// Sets a branch's child by `+`, or that it has none.
+    fn set_plus(&mut self, at: u32, plus: u32) {
+        let id = self.branch_of(at);
+        let branch = self.branches.get_mut(id);
+        branch.plus = plus;
+        let shape = Shape::Branch { id, tail: branch.tail, plus };
+        let node = self.nodes.get_mut(at);
+        node.set(node.targets(), shape);
     }
 
     /// Makes `child` a child of `parent` by its word.
     fn attach(&mut self, parent: u32, child: u32) {
-        let parent_node = *self.nodes.get(parent);
-        let branch_id = if parent_node.is_branch() {
-            parent_node.link
-        } else {
-            let branch_id = self.branches.insert(Branch::new(parent_node.link));
-            self.nodes.get_mut(parent).link_branch(branch_id);
-            branch_id
-        };
+        if let Shape::Leaf { tail } = self.shape_of(self.nodes.get(parent)) {
+            let id = self.branches.insert(Branch::new(tail));
+            let node = self.nodes.get_mut(parent);
+            node.set(node.targets(), Shape::Branch { id, tail, plus: NONE });
+        }
         let node = self.nodes.get_mut(child);
         node.set_parent(parent);
         let word = node.word;
-        let branch = self.branches.get_mut(branch_id);
         if word == PLUS {
-            branch.plus = child;
+            self.set_plus(parent, child);
             return;
         }
+        let branch = self.branch_of(parent);
+        let branch = self.branches.get_mut(branch);
         branch.literal_count += 1;
         branch.literal_xor ^= child;
         let Self { nodes, edges, seeds, .. } = self;
@@ -205,11 +212,12 @@ impl Tree {
     /// Makes `child` no longer a child of `parent`. Its own fields stay as they are.
     fn detach(&mut self, parent: u32, child: u32) {
         let word = self.nodes.get(child).word;
-        let branch = self.branches.get_mut(self.nodes.get(parent).link);
         if word == PLUS {
-            branch.plus = NONE;
+            self.set_plus(parent, NONE);
             return;
         }
+        let branch = self.branch_of(parent);
+        let branch = self.branches.get_mut(branch);
         branch.literal_count -= 1;
         branch.literal_xor ^= child;
         let Self { nodes, edges, seeds, .. } = self;
@@ -221,11 +229,11 @@ impl Tree {
 
     /// Puts `new` in the place of `old` below `parent`; both start with `word`.
     fn replace_child(&mut self, parent: u32, word: u32, old: u32, new: u32) {
-        let branch = self.branches.get_mut(self.nodes.get(parent).link);
         if word == PLUS {
-            branch.plus = new;
+            self.set_plus(parent, new);
         } else {
-            branch.literal_xor ^= old ^ new;
+            let branch = self.branch_of(parent);
+            self.branches.get_mut(branch).literal_xor ^= old ^ new;
             self.edges.replace(self.seeds.hash_pair(parent, word), old, new);
         }
     }

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::node::NONE;
 use crate::words::PLUS;
 
 fn filter(text: &str) -> TopicFilter<'_> {
@@ -29,8 +28,9 @@ fn check(tree: &Tree) {
         seen += 1;
         let node = tree.nodes.get(at);
         let mut children = 0;
-        if node.is_branch() {
-            let branch = tree.branches.get(node.link);
+        if let Shape::Branch { id, tail, plus } = tree.shape_of(node) {
+            let branch = tree.branches.get(id);
+            assert_eq!((tail, plus), (branch.tail, branch.plus), "a node repeats its branch");
             let mut xor = 0;
             let mut literals = 0;
             for id in 1..300 {
@@ -48,7 +48,7 @@ fn check(tree: &Tree) {
         }
         let has_targets = node.targets() != Targets::None;
         assert!(at == ROOT || has_targets || children >= 2, "a node serves a purpose");
-        assert!(node.is_branch() || tree.tail_of(node) == NONE || has_targets);
+        assert!(children > 0 || has_targets || at == ROOT, "a leaf has targets");
     }
     assert_eq!(seen, live, "every node is reached from the root");
 }
