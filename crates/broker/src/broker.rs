@@ -1,6 +1,7 @@
 //! The broker: subscribe, publish, and what both share.
 
 use crate::metrics::Metrics;
+use crate::retained::LimitReached;
 use crate::route::{Own, Route, RouteTarget};
 use crate::share::Member;
 use crate::target::Delivery;
@@ -93,8 +94,9 @@ pub enum Handle {
 pub struct Outcome {
     /// Whether anybody was subscribed.
     pub matched: bool,
-    /// Whether it should have been retained and a limit forbade it.
-    pub retain_refused: bool,
+    /// When the caller has to have [`Retained::clear_expired`] called for its topic; `None` if never, or if that is
+    /// arranged for since an earlier message.
+    pub retained_until: Option<Instant>,
 }
 
 impl SubscribeOptions {
@@ -237,14 +239,14 @@ impl Broker {
     /// Publishes: retains if asked to, looks the topic up once, offers the message to each target, and only then
     /// carries out what the offers entailed. Output waits in `context` for its flush.
     pub fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
-        let retain_refused = publication.retain && !self.retain(context, publication);
+        let retained_until = if publication.retain { self.retain(context, publication) } else { None };
         let (route, was_cached) = context
             .cache
             .get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
         context.counters.add(if was_cached { Counter::RouteCacheHits } else { Counter::RouteCacheMisses }, 1);
         if route.is_empty() {
             context.counters.add(Counter::Unmatched, 1);
-            return Outcome { matched: false, retain_refused };
+            return Outcome { matched: false, retained_until };
         }
         context.encodings.clear();
         publication.fan_out = route.targets.len();
@@ -264,7 +266,7 @@ impl Broker {
             }
         }
         context.settle();
-        Outcome { matched: true, retain_refused }
+        Outcome { matched: true, retained_until }
     }
 
     /// Offers a message to one target alone: a retained message to a new subscriber.
@@ -317,19 +319,25 @@ impl Broker {
         })
     }
 
-    fn retain(&self, context: &mut Context, publication: &mut Publication<'_>) -> bool {
-        let Ok(topic) = TopicName::new(publication.topic) else { return false };
+    /// Sets or, with an empty payload, clears the retained message.
+    fn retain(&self, context: &mut Context, publication: &mut Publication<'_>) -> Option<Instant> {
+        let topic = TopicName::new(publication.topic).ok()?;
         if publication.payload.is_empty() {
             self.retained.clear(topic);
-            return true;
+            return None;
         }
         let limits = *self.limits.read();
         let message = publication.message();
-        if self.retained.set(topic, message, limits.retained_count_max, limits.retained_bytes_max) {
-            return true;
+        match self.retained.set(topic, message, limits.retained_count_max, limits.retained_bytes_max) {
+            Ok(before) => {
+                let is_arranged = before.is_some_and(|before| before.expires != Instant::NEVER);
+                (publication.expires != Instant::NEVER && !is_arranged).then_some(publication.expires)
+            }
+            Err(LimitReached) => {
+                context.counters.add(Counter::RetainedRefusedLimit, 1);
+                None
+            }
         }
-        context.counters.add(Counter::RetainedRefusedLimit, 1);
-        false
     }
 
     /// The retained messages for a new subscription.

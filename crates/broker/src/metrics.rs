@@ -102,6 +102,8 @@ counters! {
     DroppedSessionEnd: "messages_dropped" {"reason" = "session-end"}, "Messages dropped for one session.";
     /// Dropped: no member of the share group could take it.
     DroppedNoMember: "messages_dropped" {"reason" = "no-share-member"}, "Messages dropped for one session.";
+    /// Refused: the topic is the broker's own.
+    PublishRefusedReserved: "messages_refused" {"reason" = "reserved-topic"}, "Messages of clients that were not published.";
     /// Publishers that had to wait.
     PublishersBlocked: "publishers_blocked", "Times a publisher's socket was not read because a target was full.";
     /// Retained messages refused.

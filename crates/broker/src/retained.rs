@@ -11,6 +11,10 @@ pub struct Retained {
     inner: RwLock<Inner>,
 }
 
+/// The store holds as much as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitReached;
+
 #[derive(Default)]
 struct Inner {
     store: TopicStore<Arc<Message>>,
@@ -18,25 +22,24 @@ struct Inner {
 }
 
 impl Retained {
-    /// Sets or, with an empty payload, clears the message of a topic. Returns false if it would exceed a limit; the
-    /// message of before is then still there.
+    /// Sets the message of a topic; returns the one before. `Err` if it would exceed a limit; the message of before
+    /// is then still there.
     pub(crate) fn set(
         &self,
         topic: TopicName<'_>,
         message: Arc<Message>,
         count_max: usize,
         bytes_max: usize,
-    ) -> bool {
+    ) -> Result<Option<Arc<Message>>, LimitReached> {
         let mut inner = self.inner.write();
         let before = inner.store.get(topic).map(|message| message.size());
         let bytes = inner.bytes - before.unwrap_or(0) + message.size();
         let count = inner.store.len() + usize::from(before.is_none());
         if count > count_max || bytes > bytes_max {
-            return false;
+            return Err(LimitReached);
         }
         inner.bytes = bytes;
-        inner.store.insert(topic, message);
-        true
+        Ok(inner.store.insert(topic, message))
     }
 
     /// Removes the message of a topic.
@@ -47,14 +50,16 @@ impl Retained {
         }
     }
 
-    /// Removes the message of a topic if its expiry interval has passed.
-    pub fn clear_expired(&self, topic: TopicName<'_>, now: Instant) {
+    /// Removes the message of a topic if its expiry interval has passed; else returns when it will have.
+    pub fn clear_expired(&self, topic: TopicName<'_>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.write();
-        if inner.store.get(topic).is_some_and(|message| message.is_expired(now))
-            && let Some(message) = inner.store.remove(topic)
-        {
-            inner.bytes -= message.size();
+        let expires = inner.store.get(topic)?.expires;
+        if expires > now {
+            return (expires != Instant::NEVER).then_some(expires);
         }
+        let message = inner.store.remove(topic)?;
+        inner.bytes -= message.size();
+        None
     }
 
     /// The messages whose topics match, without those that have expired.

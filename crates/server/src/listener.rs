@@ -97,6 +97,8 @@ impl Bound {
         // A restarted broker must not wait for the connections of the old one to time out.
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
+        // Small packets must not wait for the acknowledgement of the last one. Accepted sockets inherit it.
+        socket.set_tcp_nodelay(true)?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         Ok(socket)

@@ -95,8 +95,10 @@ impl Node {
                     self.finish(context, &session, ended);
                 }
                 Timer::Retained(topic) => {
-                    if let Ok(topic) = meridian_types::TopicName::new(&topic) {
-                        self.broker.retained.clear_expired(topic, context.now);
+                    let name = meridian_types::TopicName::new(&topic).ok();
+                    let next = name.and_then(|name| self.broker.retained.clear_expired(name, context.now));
+                    if let Some(next) = next {
+                        self.timers.lock().add(next, Timer::Retained(topic));
                     }
                 }
                 Timer::Report => {
@@ -114,8 +116,8 @@ impl Node {
     /// Publishes, and sees to it that a retained message goes when its time is over.
     pub(crate) fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
         let outcome = self.broker.publish(context, publication);
-        if publication.retain && publication.expires != Instant::NEVER && !outcome.retain_refused {
-            self.add_timer(publication.expires, Timer::Retained(publication.topic.into()));
+        if let Some(due) = outcome.retained_until {
+            self.add_timer(due, Timer::Retained(publication.topic.into()));
         }
         outcome
     }

@@ -10,7 +10,7 @@ mod lifecycle;
 mod queue;
 
 pub(crate) use acks::{Acknowledgement, Kind};
-pub(crate) use delivery::take_expired;
+pub(crate) use delivery::take_dropped;
 pub(crate) use lifecycle::{Attach, Ended, Will};
 pub(crate) use queue::Queue;
 

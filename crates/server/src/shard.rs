@@ -131,13 +131,14 @@ impl Shard {
                             self.on_writable(key);
                         }
                         if event.is_readable() || event.is_read_closed() || event.is_error() {
-                            self.on_readable(key);
+                            let may_have_ended = event.is_read_closed() || event.is_error();
+                            self.on_readable(key, may_have_ended);
                         }
                     }
                 }
             }
             for key in std::mem::take(&mut self.again) {
-                self.on_readable(key);
+                self.on_readable(key, true);
             }
             self.run_timers();
             self.end_turn();
@@ -169,7 +170,9 @@ impl Shard {
         self.flush();
         let counters = &mut self.turn.context.counters;
         counters.add(Counter::BytesSent, outbox::take_bytes_sent());
-        counters.add(Counter::DroppedExpired, session::take_expired());
+        let dropped = session::take_dropped();
+        counters.add(Counter::DroppedExpired, dropped.expired);
+        counters.add(Counter::DroppedTooLarge, dropped.too_large);
         self.turn.context.end_turn(&self.node.broker.metrics);
     }
 

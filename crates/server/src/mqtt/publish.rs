@@ -8,15 +8,12 @@ use meridian_mqtt::packet::{Ack, Publish};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
 use meridian_types::Qos;
 
+/// Topics that only the broker publishes to.
+const RESERVED: &str = "$SYS/";
 const PUBACK_SUCCESS: [u8; 2] = [super::PUBACK, 2];
 
 impl Client {
-    pub(super) fn handle_publish(
-        &mut self,
-        turn: &mut Turn,
-        first_byte: u8,
-        body: &[u8],
-    ) -> Result<(), End> {
+    pub(super) fn handle_publish(&mut self, turn: &mut Turn, first_byte: u8, body: &[u8]) -> Result<(), End> {
         let Packet::Publish(publish) = decode(self.version, first_byte, body)? else {
             return Err(protocol_error("not a PUBLISH"));
         };
@@ -83,6 +80,10 @@ impl Client {
                 End::Protocol { reason, what }
             },
         )?;
+        if topic.starts_with(RESERVED) {
+            turn.context.counters.add(Counter::PublishRefusedReserved, 1);
+            return Ok(ReasonCode::NotAuthorized);
+        }
         let mut publication = Publication::new(topic, publish.payload, turn.context.now, publish.expiry_secs);
         publication.qos = publish.qos;
         publication.retain = publish.retain;

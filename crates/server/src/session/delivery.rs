@@ -10,7 +10,6 @@ use meridian_mqtt::encode::{PublishHead, encode_publish_head};
 use meridian_router::TargetId;
 use meridian_types::{Message, Qos};
 use std::cell::Cell;
-use std::sync::Arc;
 
 /// Payloads from this size on are shared rather than copied, if several targets get them.
 const SHARED_PAYLOAD_BYTES_MIN: usize = 1024;
@@ -19,13 +18,22 @@ const ALWAYS_SHARED_BYTES_MIN: usize = 16 * 1024;
 /// With "block", a queue takes this many times its limit from publishers that are yet to be stopped.
 const BLOCK_OVERSHOOT: usize = 2;
 
-thread_local! {
-    static EXPIRED: Cell<u64> = const { Cell::new(0) };
+/// What became of messages on their way out of queues.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped {
+    /// Their expiry interval had passed.
+    pub(crate) expired: u64,
+    /// They were larger than the client takes.
+    pub(crate) too_large: u64,
 }
 
-/// Messages this thread dropped since the last call because they expired in a queue.
-pub(crate) fn take_expired() -> u64 {
-    EXPIRED.replace(0)
+thread_local! {
+    static DROPPED: Cell<Dropped> = const { Cell::new(Dropped { expired: 0, too_large: 0 }) };
+}
+
+/// Messages this thread dropped from queues since the last call.
+pub(crate) fn take_dropped() -> Dropped {
+    DROPPED.take()
 }
 
 impl State {
@@ -96,7 +104,7 @@ impl State {
     #[cold]
     fn send_apart(&mut self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Verdict {
         let delivery = Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } };
-        if self.send_delivery(&Arc::new(delivery), publication.now) {
+        if self.send_delivery(&delivery, publication.now) {
             Verdict::Taken { first: !std::mem::replace(&mut self.is_touched, true) }
         } else {
             Verdict::DroppedTooLarge
@@ -173,11 +181,15 @@ impl State {
                 break;
             }
             let Some(delivery) = self.queue.pop() else { break };
+            let mut dropped = DROPPED.get();
             if delivery.message.is_expired(now) {
-                EXPIRED.set(EXPIRED.get() + 1);
-                continue;
+                dropped.expired += 1;
+            } else if self.send_delivery(&delivery, now) {
+                has_moved = true;
+            } else {
+                dropped.too_large += 1;
             }
-            has_moved |= self.send_delivery(&delivery, now);
+            DROPPED.set(dropped);
         }
         has_moved
     }

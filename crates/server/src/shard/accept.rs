@@ -64,8 +64,6 @@ impl Shard {
     }
 
     pub(super) fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr, listener: usize) {
-        // Small packets must not wait for the acknowledgement of the last one.
-        let _ = socket.set_nodelay(true);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         let token = mio::Token(key + self.listeners.len());

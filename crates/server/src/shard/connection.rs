@@ -266,8 +266,10 @@ impl Shard {
         } else if let End::Protocol { .. } | End::ConnectTimeout = &end {
             tracing::info!(peer = %connection.link.peer, reason = ?end, "connection refused");
         }
-        // Everything sent so far is delivered before the end of the stream.
-        let _ = connection.link.socket.shutdown(Shutdown::Write);
+        if !matches!(end, End::Client | End::Lost) {
+            // Everything sent so far is delivered before the end of the stream.
+            let _ = connection.link.socket.shutdown(Shutdown::Write);
+        }
         self.node.forget_connection(self.index, connection.listener);
     }
 }

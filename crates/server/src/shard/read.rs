@@ -18,6 +18,10 @@ const PARTIAL_IN_BUFFER_MAX: usize = 16 * 1024;
 /// Bytes read at once into memory of its own.
 const LARGE_READ_BYTES: usize = 256 * 1024;
 
+/// The largest CONNECT accepted: all its strings at their longest, and some user properties. Strangers get no more
+/// memory than this.
+const CONNECT_BYTES_MAX: usize = 512 * 1024;
+
 /// What one read brought.
 enum Filled {
     /// This many bytes lie in the loop's buffer, the incomplete packet of before included.
@@ -37,8 +41,9 @@ enum Http {
 }
 
 impl Shard {
-    /// Reads and handles what a socket has.
-    pub(super) fn on_readable(&mut self, key: usize) {
+    /// Reads and handles what a socket has. A read that does not fill the buffer has emptied the socket, and the
+    /// kernel will say when there is more; but if the peer `may_have_ended` the stream, it has said so already.
+    pub(super) fn on_readable(&mut self, key: usize, may_have_ended: bool) {
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get(key) else { return };
             if connection.is_waiting {
@@ -55,7 +60,7 @@ impl Shard {
             if self.turn.unflushed >= FLUSH_AFTER_BYTES {
                 self.flush();
             }
-            if is_drained {
+            if is_drained && !may_have_ended {
                 return;
             }
         }
@@ -188,14 +193,18 @@ impl Shard {
                     Err(end) => break Err(end),
                 },
                 Stage::Greeting | Stage::Client(_) => {
-                    let limit = self.turn.settings.config.mqtt.packet_bytes_max.0 as usize;
+                    let mut limit = self.turn.settings.config.mqtt.packet_bytes_max.0 as usize;
+                    if matches!(connection.stage, Stage::Greeting) {
+                        limit = limit.min(CONNECT_BYTES_MAX);
+                    }
                     let frame = match Frame::peek(&bytes[at..], limit) {
                         Ok(Peek::Needs(_)) => break Ok(()),
                         Ok(Peek::Whole(frame)) => frame,
                         Err(error) => break Err(frame_error(error)),
                     };
                     if !frame.is_length_minimal() && speaks_5(connection) {
-                        let what = "the remaining length takes more bytes than it needs [MQTT-1.5.5-1]".to_owned();
+                        let what =
+                            "the remaining length takes more bytes than it needs [MQTT-1.5.5-1]".to_owned();
                         break Err(End::Protocol { reason: ReasonCode::MalformedPacket, what });
                     }
                     let body = &bytes[at + frame.header_len..at + frame.len()];
