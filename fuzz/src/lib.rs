@@ -1,0 +1,6 @@
+//! What the fuzz targets check; each target only hands its input over.
+
+pub mod codec;
+pub mod index;
+pub mod topic;
+pub mod websocket;
