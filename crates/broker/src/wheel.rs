@@ -72,6 +72,10 @@ impl<T> Wheel<T> {
                 self.tick = end;
                 return;
             }
+            if self.occupied[0] == 0 {
+                // Nothing before the next turn of the finest level.
+                self.tick = (self.tick | (SLOT_COUNT as u64 - 1)).min(end - 1);
+            }
             self.tick += 1;
             self.cascade();
             let slot = (self.tick % SLOT_COUNT as u64) as usize;
