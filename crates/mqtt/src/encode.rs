@@ -4,10 +4,12 @@
 //! order given; what equals the default of the specification is left out, and so are a reason code of success and an
 //! empty property length at the end of an acknowledgement, DISCONNECT or AUTH.
 //!
-//! The encoder trusts its input: it does not check what [`crate::decode`] refuses. Two things it mends, since their
-//! source may be another protocol: a string or binary longer than 65,535 bytes is cut (a string between characters),
-//! and flags that contradict each other ([`Packet::Publish`] with DUP at QoS 0, [`Packet::Connack`] with session
-//! present in a refusal) are left unset.
+//! The encoder trusts its input: it does not check what [`crate::decode`] refuses, and it does not panic. Two things it
+//! mends, since their source may be another protocol: a string or binary longer than 65,535 bytes is cut (a string
+//! between characters), and flags that contradict each other ([`Packet::Publish`] with DUP at QoS 0,
+//! [`Packet::Connack`] with session present in a refusal) are left unset. One thing it leaves to the caller: a packet
+//! above [`meridian_types::limits::MQTT_PACKET_BYTES_MAX`] cannot be said at all and must not be sent, as none above
+//! the receiver's own limit may be [MQTT-3.1.2-24]; [`publish_len`] tells before.
 
 mod ack;
 mod connack;
@@ -26,9 +28,6 @@ use sink::{Block, Sink};
 /// reason of a CONNACK becomes the nearest return code, a failed SUBACK 0x80, and AUTH appends nothing.
 ///
 /// Cost: the variable parts are gone through twice, first to know their length; `out` grows at most once.
-///
-/// # Panics
-/// If the body is longer than 268,435,455 bytes, which MQTT cannot express.
 pub fn encode(packet: &Packet<'_>, version: Version, out: &mut Vec<u8>) {
     match packet {
         Packet::Connect(connect) => append(0x10, &connect::Body(connect), out),

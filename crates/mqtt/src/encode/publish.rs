@@ -36,9 +36,6 @@ pub struct PublishHead<'a> {
 /// 0x3 DUP QoS RETAIN | remaining length, 1 to 4 | topic length, 2 | topic | packet id, 2, at QoS 1 and 2
 ///                    | property length and properties, 5.0 only    | payload
 /// ```
-///
-/// # Panics
-/// If the whole would be longer than MQTT can express; [`publish_len`] tells before.
 #[inline]
 pub fn encode_publish_head(
     head: &PublishHead<'_>,
@@ -70,11 +67,11 @@ pub fn encode_publish_head(
     packet_id_offset
 }
 
-/// The length of the whole packet that [`encode_publish_head`] begins, to be compared with what the receiver takes.
-/// Nothing above [`meridian_types::limits::MQTT_PACKET_BYTES_MAX`] can be sent at all.
+/// The length of the whole packet that [`encode_publish_head`] begins, to be compared with what the receiver takes and
+/// with [`meridian_types::limits::MQTT_PACKET_BYTES_MAX`], above which nothing can be sent at all. Allocates nothing.
 pub fn publish_len(head: &PublishHead<'_>, payload_len: usize, version: Version) -> usize {
     let body_len = head_len(head, version, head.properties_len(version)) + payload_len;
-    1 + if body_len < 1 << 28 { varint(body_len).1 } else { 4 } + body_len
+    1 + varint(body_len).1 + body_len
 }
 
 /// Appends a whole PUBLISH.

@@ -120,13 +120,14 @@ pub(super) trait Block {
     }
 }
 
-/// A variable byte integer and how many of the four bytes it takes (MQTT 5.0 §1.5.5).
-///
-/// # Panics
-/// If `value` is above 268,435,455, which no packet can say.
+/// The largest variable byte integer, and so the longest body.
+pub(super) const VARINT_MAX: usize = (1 << 28) - 1;
+
+/// A variable byte integer and how many of the four bytes it takes (MQTT 5.0 §1.5.5). A larger one than there is
+/// becomes the largest.
 #[inline]
 pub(super) fn varint(value: usize) -> ([u8; 4], usize) {
-    assert!(value < 1 << 28, "a length of {value} bytes is more than a packet can say");
+    let value = value.min(VARINT_MAX);
     let mut bytes = [0; 4];
     let (mut rest, mut len) = (value, 0);
     loop {

@@ -5,6 +5,7 @@ mod reasons;
 mod robust;
 mod round_trip;
 mod statements;
+mod statements_messages;
 mod strategies;
 mod version_311;
 

@@ -3,11 +3,12 @@
 use crate::statements::{connect_body, refused};
 use crate::{decoded, encoded};
 use meridian_mqtt::decode::decode;
+use meridian_mqtt::encode::{PublishHead, encode_publish_head, publish_len};
 use meridian_mqtt::frame::{Frame, FrameError, Peek};
 use meridian_mqtt::packet::{Connack, Publish};
 use meridian_mqtt::{Packet, ReasonCode, Version};
 use meridian_types::Qos;
-use meridian_types::limits::TOPIC_LEVELS_MAX;
+use meridian_types::limits::{MQTT_PACKET_BYTES_MAX, TOPIC_LEVELS_MAX};
 
 const MALFORMED: ReasonCode = ReasonCode::MalformedPacket;
 const PROTOCOL: ReasonCode = ReasonCode::ProtocolError;
@@ -164,4 +165,25 @@ fn a_text_longer_than_a_string_can_be_is_cut_between_characters() {
     let bytes = encoded(&Packet::Publish(publish), Version::V5);
     let Ok(Packet::Publish(publish)) = decoded(Version::V5, &bytes) else { panic!("it is valid") };
     assert_eq!(publish.topic.len(), 65_533 - 65_533 % 3 + 1);
+}
+
+#[test]
+fn a_publish_too_long_for_mqtt_is_known_before_it_is_encoded() {
+    let head = PublishHead {
+        topic: "t",
+        dup: false,
+        qos: Qos::AtMostOnce,
+        retain: false,
+        packet_id: 0,
+        topic_alias: None,
+        expiry_secs: None,
+        subscription_ids: &[],
+        properties: None,
+    };
+    let longest = 268_435_455 - 3;
+    assert_eq!(publish_len(&head, longest, Version::V311), MQTT_PACKET_BYTES_MAX);
+    assert_eq!(publish_len(&head, longest, Version::V5), MQTT_PACKET_BYTES_MAX + 1);
+    let mut bytes = Vec::new();
+    encode_publish_head(&head, longest, Version::V5, &mut bytes);
+    assert_eq!(bytes, [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, b't', 0]);
 }
