@@ -28,6 +28,9 @@ pub(crate) struct Client {
     receive_maximum: u16,
 }
 
+/// Topics that only the broker publishes to.
+const RESERVED: &str = "$SYS/";
+
 const PUBACK: u8 = 0x40;
 const PUBREC: u8 = 0x50;
 const PUBCOMP: u8 = 0x70;
@@ -135,6 +138,9 @@ impl Client {
     }
 
     fn handle_disconnect(&self, disconnect: &Disconnect<'_>) -> End {
+        if !ReasonCode::IN_CLIENT_DISCONNECT.contains(&disconnect.reason) {
+            return protocol_error("DISCONNECT: a reason code that only a server may give");
+        }
         if let Some(secs) = disconnect.session_expiry_secs
             && !self.session.set_expiry(secs)
         {
@@ -164,7 +170,7 @@ impl Client {
 
     /// The reason string, if the client wants such and the packet stays within what it takes.
     fn reason_string<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let fits = self.packet_bytes_max == usize::MAX || text.len() + 64 <= self.packet_bytes_max;
+        let fits = text.len() + 64 <= self.packet_bytes_max;
         (self.version == Version::V5 && self.wants_problem_information && fits && !text.is_empty())
             .then_some(text)
     }
@@ -173,7 +179,7 @@ impl Client {
     pub(crate) fn say_farewell(&self, link: &Arc<Link>, reason: ReasonCode, text: &str) {
         if self.version == Version::V5 {
             // DISCONNECT may say why whatever the client asked about problem information [MQTT-3.1.2-29].
-            let fits = self.packet_bytes_max == usize::MAX || text.len() + 64 <= self.packet_bytes_max;
+            let fits = text.len() + 64 <= self.packet_bytes_max;
             let reason_string = (fits && !text.is_empty()).then_some(text);
             let disconnect = Disconnect { reason, reason_string, ..Disconnect::default() };
             let mut packet = Vec::new();

@@ -8,6 +8,8 @@ mod acks;
 mod delivery;
 mod lifecycle;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use acks::{Acknowledgement, Kind};
 pub(crate) use delivery::take_dropped;
@@ -22,6 +24,7 @@ use meridian_broker::target::Delivery;
 use meridian_broker::{Encodings, Group, Publication, Readiness, Target, Terms, Verdict};
 use meridian_mqtt::{AliasesOut, Inflight, ReasonCode, Version};
 use meridian_router::{FilterId, TargetId};
+use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Qos};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
@@ -84,7 +87,7 @@ impl Session {
             is_leaving: false,
             has_ended: false,
             version: Version::V311,
-            packet_bytes_max: usize::MAX,
+            packet_bytes_max: MQTT_PACKET_BYTES_MAX,
             inflight: Inflight::new(u16::MAX),
             queue: Queue::default(),
             limits,
@@ -160,6 +163,12 @@ impl Session {
     /// Whether the socket took no more at the last write.
     pub(crate) fn is_blocked(&self) -> bool {
         self.state.lock().outbox.is_blocked()
+    }
+
+    /// Whether its queue is within its limits.
+    pub(crate) fn has_queue_room(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.len() < state.limits.messages_max && state.queue.bytes() < state.limits.bytes_max
     }
 
     /// Whether anything waits to be written.

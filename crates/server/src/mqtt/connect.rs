@@ -6,9 +6,10 @@ use crate::settings::Settings;
 use crate::shard::{Connection, End, Stage, Turn};
 use bytes::Bytes;
 use meridian_broker::Counter;
-use meridian_mqtt::decode::decode;
+use meridian_mqtt::decode::{answer_version, decode};
 use meridian_mqtt::packet::{Connack, Connect};
 use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version, encode};
+use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Message};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -77,17 +78,13 @@ fn send_connack(connection: &mut Connection, version: Version, connack: Connack<
     connection.answer(&packet);
 }
 
-/// A CONNECT that cannot be decoded is answered if its version can be made out, and closed (MQTT 5.0 §4.13).
+/// A CONNECT that cannot be decoded is answered in the version it claims, and the connection closed (MQTT 5.0 §4.13).
+/// 3.1.1 answers only what its return codes can say, here the unknown version [MQTT-3.1.4-1].
 fn refuse_undecodable(connection: &mut Connection, body: &[u8], error: DecodeError) -> End {
-    let level = body.get(..7).filter(|start| start[..6] == *b"\0\x04MQTT").map(|start| start[6]);
-    let reason = error.reason;
-    if let Some(level) = level {
-        // To a client of an unknown version the old form of CONNACK says more than nothing.
-        let version = if level >= 5 { Version::V5 } else { Version::V311 };
-        if version == Version::V5 || reason == ReasonCode::UnsupportedProtocolVersion {
-            let reason_string = Some(error.what.as_str());
-            send_connack(connection, version, Connack { reason, reason_string, ..Connack::default() });
-        }
+    let (version, reason) = (answer_version(body), error.reason);
+    if version == Version::V5 || reason == ReasonCode::UnsupportedProtocolVersion {
+        let reason_string = Some(error.what.as_str());
+        send_connack(connection, version, Connack { reason, reason_string, ..Connack::default() });
     }
     End::Protocol { reason, what: error.what }
 }
@@ -161,6 +158,10 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         );
         return Err(refuse(ReasonCode::ClientIdentifierNotValid, what));
     }
+    if connect.will.as_ref().is_some_and(|will| will.topic.starts_with(super::RESERVED)) {
+        let what = format!("the will's topic: only the broker publishes to {}#", super::RESERVED);
+        return Err(refuse(ReasonCode::NotAuthorized, what));
+    }
     let mut assigned_client_id = None;
     if connect.client_id.is_empty() {
         if connect.version == Version::V311 && !connect.clean_start {
@@ -186,7 +187,9 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         keep_alive_secs,
         expiry_secs,
         window: connect.receive_maximum.unwrap_or(u16::MAX).min(mqtt.inflight_max),
-        packet_bytes_max: connect.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize),
+        packet_bytes_max: connect
+            .packet_bytes_max
+            .map_or(MQTT_PACKET_BYTES_MAX, |bytes| (bytes as usize).min(MQTT_PACKET_BYTES_MAX)),
         aliases_out: connect.topic_alias_maximum.min(mqtt.topic_alias_outgoing),
         assigned_client_id,
     })

@@ -8,8 +8,6 @@ use meridian_mqtt::packet::{Ack, Publish};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
 use meridian_types::Qos;
 
-/// Topics that only the broker publishes to.
-const RESERVED: &str = "$SYS/";
 const PUBACK_SUCCESS: [u8; 2] = [super::PUBACK, 2];
 
 impl Client {
@@ -80,7 +78,7 @@ impl Client {
                 End::Protocol { reason, what }
             },
         )?;
-        if topic.starts_with(RESERVED) {
+        if topic.starts_with(super::RESERVED) {
             turn.context.counters.add(Counter::PublishRefusedReserved, 1);
             return Ok(ReasonCode::NotAuthorized);
         }

@@ -88,8 +88,16 @@ impl Client {
         };
         // A shared subscription gets no retained messages (MQTT 5.0 §4.8.2).
         if wants_retained && filter.group.is_none() {
+            // A client that asks again and again without reading is not given more than its queue holds.
+            let is_exempt = self.session.has_queue_room();
             let subscription_ids = id.map(|id| Arc::from([id].as_slice()));
-            let terms = Terms { qos: request.qos, from_retained: true, subscription_ids, ..Terms::default() };
+            let terms = Terms {
+                qos: request.qos,
+                from_retained: true,
+                is_exempt,
+                subscription_ids,
+                ..Terms::default()
+            };
             owed.push(Owed { filter: filter.filter, terms });
         }
         Ok(request.qos)

@@ -6,9 +6,9 @@ use crate::settings::Overflow;
 use meridian_broker::target::Delivery;
 use meridian_broker::{Encodings, Publication, Terms, Verdict};
 use meridian_mqtt::Version;
-use meridian_mqtt::encode::{PublishHead, encode_publish_head};
+use meridian_mqtt::encode::{PublishHead, encode_publish_head, publish_len};
 use meridian_router::TargetId;
-use meridian_types::{Message, Qos};
+use meridian_types::{Instant, Message, Qos};
 use std::cell::Cell;
 
 /// Payloads from this size on are shared rather than copied, if several targets get them.
@@ -112,9 +112,9 @@ impl State {
     }
 
     /// Encodes a kept delivery for the first time. False if it is larger than the client takes.
-    fn send_delivery(&mut self, delivery: &Delivery, now: meridian_types::Instant) -> bool {
+    fn send_delivery(&mut self, delivery: &Delivery, now: Instant) -> bool {
         let qos = delivery.terms.qos;
-        let size = self.size_without_alias(delivery, now);
+        let size = self.size_with_alias(delivery, now);
         if size > self.packet_bytes_max {
             return false;
         }
@@ -128,25 +128,15 @@ impl State {
         true
     }
 
-    fn size_without_alias(&self, delivery: &Delivery, now: meridian_types::Instant) -> usize {
-        if self.packet_bytes_max == usize::MAX {
-            return 0;
-        }
-        let mut scratch = Vec::new();
+    /// The packet's size, with room for an alias to be set in it.
+    fn size_with_alias(&self, delivery: &Delivery, now: Instant) -> usize {
+        const ALIAS_BYTES: usize = 3;
         let head = head_of_delivery(delivery, 0, false, now);
-        encode_publish_head(&head, delivery.message.payload.len(), self.version, &mut scratch);
-        // An alias that is set takes three bytes of properties.
-        scratch.len() + 3 + delivery.message.payload.len()
+        publish_len(&head, delivery.message.payload.len(), self.version) + ALIAS_BYTES
     }
 
     /// Appends a PUBLISH for a kept delivery.
-    pub(super) fn write_publish(
-        &mut self,
-        delivery: &Delivery,
-        id: u16,
-        dup: bool,
-        now: meridian_types::Instant,
-    ) {
+    pub(super) fn write_publish(&mut self, delivery: &Delivery, id: u16, dup: bool, now: Instant) {
         let message = &delivery.message;
         let mut head = head_of_delivery(delivery, id, dup, now);
         let aliases = self.rare.as_mut().and_then(|rare| rare.aliases.as_mut());
@@ -214,9 +204,7 @@ impl State {
         let size = size_of::<Delivery>() + delivery.message.size();
         let limits = self.limits.clone();
         let mut verdict = Verdict::Taken { first: false };
-        // What a subscription asked for from the retained store is bounded by that store.
-        let is_exempt = terms.from_retained;
-        while !is_exempt && self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
+        while !terms.is_exempt && self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
             match limits.overflow {
                 Overflow::DropOldest => {
                     if self.queue.pop().is_none() {
@@ -277,12 +265,7 @@ fn head_of<'a>(publication: &Publication<'a>, qos: Qos, retain: bool) -> Publish
     }
 }
 
-fn head_of_delivery(
-    delivery: &Delivery,
-    packet_id: u16,
-    dup: bool,
-    now: meridian_types::Instant,
-) -> PublishHead<'_> {
+fn head_of_delivery(delivery: &Delivery, packet_id: u16, dup: bool, now: Instant) -> PublishHead<'_> {
     let Delivery { message, terms } = delivery;
     PublishHead {
         topic: &message.topic,

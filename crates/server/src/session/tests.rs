@@ -1,0 +1,224 @@
+//! Sessions over a loopback socket whose other end the test holds.
+
+use super::{Acknowledgement, Attach, Kind, Session};
+use crate::link::Link;
+use crate::outbox::Framing;
+use crate::settings::{Overflow, QueueLimits};
+use meridian_broker::{Encodings, Publication, Readiness, Target, Terms, Verdict};
+use meridian_mqtt::decode::decode;
+use meridian_mqtt::frame::Peek;
+use meridian_mqtt::{Frame, Packet, ReasonCode, Version};
+use meridian_router::TargetId;
+use meridian_types::{Instant, Qos};
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const LIMITS: QueueLimits = QueueLimits {
+    messages_max: 3,
+    bytes_max: 1 << 20,
+    outbox_bytes_max: 1 << 20,
+    overflow: Overflow::DropOldest,
+    offline_qos0: false,
+};
+
+struct Peer {
+    session: Arc<Session>,
+    link: Arc<Link>,
+    socket: TcpStream,
+}
+
+fn connect(session: &Arc<Session>, limits: QueueLimits, window: u16, expiry_secs: u32) -> Peer {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, peer) = listener.accept().unwrap();
+    accepted.set_nonblocking(true).unwrap();
+    let link = Arc::new(Link::new(mio::net::TcpStream::from_std(accepted), Framing::Plain, peer));
+    let attach = Attach {
+        link: link.clone(),
+        version: Version::V5,
+        window,
+        packet_bytes_max: 1 << 28,
+        alias_maximum: 0,
+        expiry_secs,
+        will: None,
+        limits: Arc::new(limits),
+    };
+    session.attach(attach, &[]);
+    Peer { session: session.clone(), link, socket }
+}
+
+fn new_session() -> Arc<Session> {
+    Arc::new(Session::new(TargetId(1), "test", Arc::new(LIMITS)))
+}
+
+fn offer(session: &Session, qos: Qos, payload: &str) -> Verdict {
+    offer_until(session, qos, payload, None)
+}
+
+fn offer_until(session: &Session, qos: Qos, payload: &str, expiry_secs: Option<u32>) -> Verdict {
+    let mut publication = Publication::new("t", payload.as_bytes(), Instant::from_millis(1), expiry_secs);
+    publication.qos = qos;
+    let terms = Terms { qos, ..Terms::default() };
+    session.offer(&mut publication, &terms, &mut Encodings::default())
+}
+
+impl Peer {
+    fn ack(&self, id: u16) {
+        self.session.acknowledge(&self.link, &[Acknowledgement { kind: Kind::Puback, id, is_error: false }]);
+    }
+
+    /// Everything the session has sent: `payload`, `payload!` with DUP, or the packet's reason.
+    fn received(&mut self) -> Vec<String> {
+        self.session.flush();
+        self.socket.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        match self.socket.read_to_end(&mut bytes) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("{error}"),
+            _ => {}
+        }
+        let mut texts = Vec::new();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let Peek::Whole(frame) = Frame::peek(rest, usize::MAX).unwrap() else { panic!("half a packet") };
+            match decode(Version::V5, frame.first_byte, &rest[frame.header_len..frame.len()]).unwrap() {
+                Packet::Publish(publish) => {
+                    let text = std::str::from_utf8(publish.payload).unwrap();
+                    texts.push(format!("{text}{}", if publish.dup { "!" } else { "" }));
+                }
+                Packet::Disconnect(disconnect) => texts.push(disconnect.reason.name().to_owned()),
+                other => texts.push(format!("{other:?}")),
+            }
+            rest = &rest[frame.len()..];
+        }
+        texts
+    }
+}
+
+#[test]
+fn a_full_window_queues_and_acknowledgements_let_the_queue_go_on_in_order() {
+    let session = new_session();
+    let mut peer = connect(&session, LIMITS, 2, 0);
+    for payload in ["1", "2", "3", "4"] {
+        offer(&session, Qos::AtLeastOnce, payload);
+    }
+    // Behind queued messages even QoS 0 waits its turn.
+    offer(&session, Qos::AtMostOnce, "5");
+    assert_eq!(peer.received(), ["1", "2"]);
+    peer.ack(1);
+    assert_eq!(peer.received(), ["3"]);
+    peer.ack(2);
+    assert_eq!(peer.received(), ["4", "5"]);
+}
+
+#[test]
+fn each_overflow_policy_does_what_it_says() {
+    for (overflow, verdict, kept) in [
+        (Overflow::DropOldest, Verdict::TakenForOldest, vec!["sent", "2", "3", "4"]),
+        (Overflow::DropNewest, Verdict::DroppedFull, vec!["sent", "1", "2", "3"]),
+        (Overflow::Block, Verdict::TakenButFull, vec!["sent", "1", "2", "3", "4"]),
+    ] {
+        let session = new_session();
+        let mut peer = connect(&session, QueueLimits { overflow, ..LIMITS }, 1, 0);
+        let verdicts: Vec<_> =
+            ["sent", "1", "2", "3", "4"].iter().map(|text| offer(&session, Qos::AtLeastOnce, text)).collect();
+        assert_eq!(verdicts[4], verdict);
+        let mut received = peer.received();
+        for id in 1..=5 {
+            peer.ack(id);
+            received.extend(peer.received());
+        }
+        assert_eq!(received, kept, "{overflow:?}");
+    }
+}
+
+#[test]
+fn limits_in_bytes_count_as_those_in_messages_do() {
+    let session = new_session();
+    let _peer = connect(&session, QueueLimits { bytes_max: 1000, messages_max: 1_000_000, ..LIMITS }, 1, 0);
+    offer(&session, Qos::AtLeastOnce, "sent");
+    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(600)), Verdict::Taken { first: false });
+    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(600)), Verdict::TakenForOldest);
+    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(2000)), Verdict::DroppedFull);
+}
+
+#[test]
+fn a_session_cut_off_is_told_why_and_takes_nothing_more() {
+    let session = new_session();
+    let mut peer = connect(&session, QueueLimits { overflow: Overflow::Disconnect, ..LIMITS }, 1, 0);
+    let verdicts: Vec<_> = (0..5).map(|_| offer(&session, Qos::AtLeastOnce, "x")).collect();
+    assert_eq!(verdicts[4], Verdict::CutOff);
+    session.cut_off();
+    assert_eq!(peer.received(), ["x", "quota exceeded"]);
+    assert_eq!(offer(&session, Qos::AtLeastOnce, "x"), Verdict::Gone);
+    assert_eq!(peer.link.end_reason(), Some(ReasonCode::QuotaExceeded));
+    assert!(session.detach(&peer.link, Instant::from_millis(2)).has_session_ended);
+}
+
+#[test]
+fn what_was_not_acknowledged_is_sent_again_before_what_is_new() {
+    let session = new_session();
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    offer(&session, Qos::AtLeastOnce, "1");
+    offer(&session, Qos::AtLeastOnce, "2");
+    assert_eq!(peer.received(), ["1", "2"]);
+    peer.ack(1);
+    session.detach(&peer.link, Instant::from_millis(2));
+    assert_eq!(offer(&session, Qos::AtLeastOnce, "3"), Verdict::Taken { first: false });
+    assert_eq!(offer(&session, Qos::AtMostOnce, "lost"), Verdict::DroppedAway);
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    assert_eq!(peer.received(), ["2!", "3"]);
+}
+
+#[test]
+fn messages_that_expire_in_the_queue_are_dropped() {
+    let session = new_session();
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    session.detach(&peer.link, Instant::from_millis(2));
+    // Counted from the first millisecond of the process: over before the clock starts.
+    assert_eq!(offer_until(&session, Qos::AtLeastOnce, "expired", Some(0)), Verdict::Taken { first: false });
+    offer(&session, Qos::AtLeastOnce, "lasting");
+    peer = connect(&session, LIMITS, 9, 60);
+    assert_eq!(peer.received(), ["lasting"]);
+    assert_eq!(super::take_dropped().expired, 1);
+}
+
+#[test]
+fn a_takeover_evicts_the_older_connection_with_its_reason() {
+    let session = new_session();
+    let mut old = connect(&session, LIMITS, 9, 60);
+    let mut new = connect(&session, LIMITS, 9, 60);
+    assert_eq!(old.received(), ["session taken over"]);
+    offer(&session, Qos::AtMostOnce, "x");
+    assert_eq!(new.received(), ["x"]);
+    assert!(!session.detach(&old.link, Instant::from_millis(2)).has_session_ended);
+    assert_eq!(session.readiness(), Readiness::Ready);
+}
+
+#[test]
+fn a_waiting_publisher_goes_on_when_half_the_queue_is_gone() {
+    let session = new_session();
+    let peer = connect(&session, QueueLimits { overflow: Overflow::Block, ..LIMITS }, 1, 0);
+    for _ in 0..5 {
+        offer(&session, Qos::AtLeastOnce, "x");
+    }
+    let resumed = Arc::new(AtomicBool::new(false));
+    let flag = resumed.clone();
+    assert!(session.when_there_is_room(Box::new(move || flag.store(true, Relaxed))));
+    for (id, expected) in [(1, false), (2, false), (3, true)] {
+        peer.ack(id);
+        assert_eq!(resumed.load(Relaxed), expected, "after {id}");
+    }
+}
+
+#[test]
+fn an_expired_session_ends_at_its_timer_and_not_before() {
+    let session = new_session();
+    let peer = connect(&session, LIMITS, 9, 10);
+    let detached = session.detach(&peer.link, Instant::from_millis(1000));
+    assert_eq!(detached.timer, Some(Instant::from_millis(11_000)));
+    assert!(!session.on_timer(Instant::from_millis(10_999)).has_session_ended);
+    assert!(session.on_timer(Instant::from_millis(11_000)).has_session_ended);
+    assert_eq!(session.readiness(), Readiness::Gone);
+}
