@@ -77,7 +77,7 @@ class Meridian:
             run("cargo", "build", "--release", "--package", "meridian", cwd=HERE.parent)
 
     def version(self):
-        return output(self.find(), "--version")
+        return output(self.find(), "--version").removeprefix("meridian ")
 
     def command(self, port, directory):
         return [self.find(), "server", "--listen", f"mqtt://127.0.0.1:{port}", "--listen", "http://127.0.0.1:0"]

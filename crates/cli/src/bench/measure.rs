@@ -257,12 +257,11 @@ impl Watch {
                 let per_second = |count: u64| count as f64 / last.0.elapsed().as_secs_f64();
                 let new = counters.since(last.1);
                 self.bar.set_position(start.elapsed().as_millis() as u64);
-                self.bar.set_message(format!(
-                    "{:.0} msg/s in, {:.0} msg/s out, {:.0} clients/s",
-                    per_second(new.published),
-                    per_second(new.delivered),
-                    per_second(new.visits)
-                ));
+                let (msgs_in, msgs_out) = (per_second(new.published), per_second(new.delivered));
+                self.bar.set_message(match new.visits {
+                    0 => format!("{msgs_in:.0} msg/s in, {msgs_out:.0} msg/s out"),
+                    visits => format!("{:.0} clients/s", per_second(visits)),
+                });
                 last = (Instant::now(), counters);
             }
         }

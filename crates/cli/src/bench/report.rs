@@ -242,7 +242,9 @@ impl<'a> Report<'a> {
             row("load", self.load());
         }
         if self.set_up_s > 0.0 {
-            let what = format!("{} connections, {} filters", number(self.connections), number(self.filters));
+            // A subscribe storm adds its filters later.
+            let filters = if self.filters_added > 0 { 0 } else { self.filters };
+            let what = format!("{} connections, {} filters", number(self.connections), number(filters));
             row("set-up", format!("{what} in {:.3} s; {}", self.set_up_s, self.handshake_us.line()));
         }
         row("measured", format!("{:.2} s", self.seconds));
