@@ -92,7 +92,15 @@ fn start_shards(
             listeners.push(copy);
         }
         let shard = Shard::new(index, node.clone(), poll, listeners);
-        let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || shard.run());
+        let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
+            let outcome = shard.run();
+            if let Err(error) = &outcome {
+                // The other loops cannot serve this one's connections.
+                tracing::error!(%error, "an event loop failed; the process ends");
+                std::process::exit(1);
+            }
+            outcome
+        });
         threads.push(thread.context("cannot start a thread")?);
     }
     Ok(threads)
