@@ -109,6 +109,15 @@ class Connection:
             return
         raise AssertionError(f"packet after DISCONNECT [MQTT-3.14.4-1]: {packet}")
 
+    def drain_to_end(self) -> None:
+        """Reads whatever comes until the broker closes."""
+        self.socket.settimeout(WAIT)
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+
     def quiet(self) -> None:
         """Nothing is under way to this client: a PINGRESP is the next packet."""
         self.send("PINGREQ")

@@ -1,0 +1,174 @@
+"""Start, stop, reload, addresses, and what the broker says about itself while it runs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from harness.broker import Broker, start
+from harness.client import WAIT, Closed, Connection
+from harness.websocket import WebSocket
+
+StartBroker = Callable[..., Broker]
+
+
+def wait_for_end(broker: Broker) -> int:
+    code = broker.process.wait(WAIT)
+    broker.reader.join()
+    broker.check_log()
+    return code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_shutdown_says_0x8b_to_clients_of_5_0_and_ends_with_0(number: signal.Signals) -> None:
+    broker = start()
+    new, old, ws = broker.client("new"), broker.client("old", version=4), WebSocket(broker.address("ws"))
+    ws.connect("ws")
+    broker.signal(number)
+    for client in (new, ws):
+        packet = client.expect("DISCONNECT", reason=0x8B)
+        assert packet.properties.get("reason_string")
+        client.expect_closed()
+    with pytest.raises(Closed):
+        old.receive()
+    assert wait_for_end(broker) == 0
+
+
+def test_shutdown_drains_what_was_published() -> None:
+    """All that was acknowledged before the signal reaches a subscriber that reads."""
+    broker = start()
+    sub, pub = broker.client("sub"), broker.client("pub")
+    sub.subscribe("t", qos=1)
+    for index in range(500):
+        pub.send("PUBLISH", topic="t", payload=str(index).encode().ljust(2000), qos=1, id=index + 1)
+    for index in range(500):
+        pub.expect("PUBACK", id=index + 1)
+    broker.signal(signal.SIGTERM)
+    for index in range(500):
+        assert int(sub.expect("PUBLISH").payload) == index
+    sub.expect("DISCONNECT", reason=0x8B)
+    assert wait_for_end(broker) == 0
+
+
+def test_shutdown_does_not_wait_for_a_stuck_client() -> None:
+    """One that never reads is given up after the grace time."""
+    broker = start(settings=["server.shutdown_grace=1s"])
+    stuck = broker.connection(receive_buffer=4096)
+    stuck.connect("stuck")
+    stuck.subscribe("t")
+    with broker.client("pub") as pub:
+        for _ in range(3000):
+            pub.send("PUBLISH", topic="t", payload=bytes(4096))
+        pub.quiet()
+    broker.signal(signal.SIGTERM)
+    assert wait_for_end(broker) == 0
+
+
+def test_wills_are_not_published_by_a_shutdown_that_clients_are_told_of() -> None:
+    """5.0 §3.14: the server's DISCONNECT is no DISCONNECT of the client, so the will is due; it must not be lost
+    silently while a subscriber is still there, nor hang the shutdown."""
+    broker = start()
+    broker.client("doomed", will_topic="will", will_payload=b"x")
+    broker.signal(signal.SIGTERM)
+    assert wait_for_end(broker) == 0
+
+
+def test_banner_tells_addresses_limits_and_time(broker: Broker) -> None:
+    assert re.search(r"^ready in \d+ ms$", broker.log, re.MULTILINE)
+    assert re.search(r"\d+ open files", broker.log)
+    for scheme in ("mqtt", "ws", "http"):
+        host, port = broker.address(scheme)
+        assert f"listening on {scheme}://{host}:{port}" in broker.log and port != 0
+
+
+def test_many_listeners_and_ipv6(start_broker: StartBroker) -> None:
+    urls = ["mqtt://127.0.0.1:0", "mqtt://127.0.0.1:0", "mqtt://[::1]:0", "ws://[::1]:0"]
+    broker = start_broker(listeners=urls)
+    addresses = [broker.address("mqtt", index) for index in range(3)]
+    assert len(set(addresses)) == 3
+    with Connection(addresses[2]) as sub, Connection(addresses[0]) as one, Connection(addresses[1]) as two:
+        sub.connect("sub"), one.connect("one"), two.connect("two")
+        sub.subscribe("t")
+        one.send("PUBLISH", topic="t", payload=b"1")
+        sub.expect("PUBLISH", payload=b"1")
+        two.send("PUBLISH", topic="t", payload=b"2")
+        sub.expect("PUBLISH", payload=b"2")
+        with WebSocket(broker.address("ws")) as ws:
+            ws.connect("ws")
+            ws.send("PUBLISH", topic="t", payload=b"3")
+            sub.expect("PUBLISH", payload=b"3")
+
+
+def test_burst_of_connections_waits_in_the_backlog(broker: Broker) -> None:
+    """More connections than one accept loop takes at once, opened without waiting, are all served."""
+    sockets = []
+    for _ in range(2000):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(broker.address())
+        sockets.append(one)
+    for one in sockets:
+        one.settimeout(WAIT)
+        one.sendall(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00")
+    for one in sockets:
+        assert one.recv(4) == b"\x20\x02\x00\x00"
+        one.close()
+
+
+def test_log_tells_lifecycle_and_not_messages(broker: Broker) -> None:
+    with broker.client("chatty") as client:
+        client.subscribe("t")
+        mark = len(broker.log)
+        for _ in range(100):
+            client.send("PUBLISH", topic="t", payload=b"x")
+            client.expect("PUBLISH")
+        client.quiet()
+        assert broker.log[mark:] == ""
+        client.send("DISCONNECT")
+        client.expect_closed()
+    broker.wait_for_log(r"client connected.*chatty")
+    broker.wait_for_log(r"client disconnected.*chatty", mark)
+
+
+def test_reload_takes_what_can_change_and_prints_it(start_broker: StartBroker, tmp_path: Path) -> None:
+    config = tmp_path / "meridian.toml"
+    config.write_text("[mqtt]\nreceive_maximum = 10\n")
+    broker = start_broker("--config", str(config))
+    with broker.connection() as client:
+        assert client.connect("before").properties["receive_maximum"] == 10
+    mark = len(broker.log)
+    config.write_text("[mqtt]\nreceive_maximum = 20\n")
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log(r"mqtt\.receive_maximum.*10.*20", mark)
+    with broker.connection() as client:
+        assert client.connect("after").properties["receive_maximum"] == 20
+
+
+def test_reload_of_a_wrong_file_changes_nothing(start_broker: StartBroker, tmp_path: Path) -> None:
+    config = tmp_path / "meridian.toml"
+    config.write_text("[mqtt]\nreceive_maximum = 10\n")
+    broker = start_broker("--config", str(config))
+    mark = len(broker.log)
+    config.write_text("[mqtt]\nreceive_maximum = 20\ntopic_alias_maximun = 3\n")
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log(r"topic_alias_maximum", mark)
+    with broker.connection() as client:
+        assert client.connect("after").properties["receive_maximum"] == 10
+
+
+def test_sys_topics_tell_about_the_broker(start_broker: StartBroker) -> None:
+    broker = start_broker(settings=["server.sys_interval=1s"])
+    with broker.client("reader") as reader:
+        reader.subscribe("$SYS/#")
+        seen = {}
+        while not {"$SYS/broker/version", "$SYS/broker/uptime", "$SYS/broker/clients/connected"} <= set(seen):
+            message = reader.expect("PUBLISH")
+            seen[message.topic] = message.payload.decode()
+            assert len(seen) < 500, f"not all there: {sorted(seen)}"
+        assert "0." in seen["$SYS/broker/version"]
+        assert seen["$SYS/broker/clients/connected"].startswith("1")
