@@ -26,7 +26,7 @@ def address(request: pytest.FixtureRequest, shared_broker: Broker) -> Iterator[t
 
 
 def test_handshake_selects_the_subprotocol_mqtt(address: tuple[str, int]) -> None:
-    """[MQTT-6.0.0-4]"""
+    """[MQTT-6.0.0-4] [MQTT3-6.0.0-4]"""
     with WebSocket(address) as ws:
         assert ws.status == 101 and ws.accept_is_right()
         assert ws.headers["sec-websocket-protocol"] == "mqtt"
@@ -41,14 +41,14 @@ def test_handshake_selects_mqtt_from_a_list(address: tuple[str, int]) -> None:
 
 
 def test_client_that_does_not_offer_mqtt_is_refused_or_gets_no_subprotocol(address: tuple[str, int]) -> None:
-    """[MQTT-6.0.0-3] binds the client; the server selects nothing that was not offered."""
+    """[MQTT-6.0.0-3] [MQTT3-6.0.0-3] bind the client; the server selects nothing that was not offered."""
     for offer in ("", "amqp"):
         with WebSocket(address, headers={"Sec-WebSocket-Protocol": offer}) as ws:
             assert ws.status >= 400 or "sec-websocket-protocol" not in ws.headers
 
 
 def test_text_frame_closes_the_connection(address: tuple[str, int]) -> None:
-    """[MQTT-6.0.0-1]"""
+    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]"""
     with WebSocket(address) as ws:
         ws.connect("ws")
         ws.send_raw(frame(TEXT, b"\xc0\x00"))
@@ -57,7 +57,7 @@ def test_text_frame_closes_the_connection(address: tuple[str, int]) -> None:
 
 
 def test_several_packets_in_one_frame(address: tuple[str, int]) -> None:
-    """[MQTT-6.0.0-2]"""
+    """[MQTT-6.0.0-2] [MQTT3-6.0.0-2]"""
     with WebSocket(address) as ws:
         ws.send_bytes(CONNECT + SUBSCRIBE + PUBLISH + PUBLISH)
         ws.expect("CONNACK", reason=0)
@@ -66,7 +66,7 @@ def test_several_packets_in_one_frame(address: tuple[str, int]) -> None:
 
 
 def test_one_packet_in_many_frames(address: tuple[str, int]) -> None:
-    """[MQTT-6.0.0-2]"""
+    """[MQTT-6.0.0-2] [MQTT3-6.0.0-2]"""
     with WebSocket(address) as ws:
         for byte in CONNECT + SUBSCRIBE + PUBLISH:
             ws.send_bytes(bytes([byte]))
