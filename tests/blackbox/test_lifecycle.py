@@ -86,7 +86,7 @@ def test_banner_tells_addresses_limits_and_time(broker: Broker) -> None:
 
 
 def test_many_listeners_and_ipv6(start_broker: StartBroker) -> None:
-    """TCP and WebSocket, each an ordered, lossless stream of bytes [MQTT-4.2-1]."""
+    """TCP and WebSocket, each an ordered, lossless stream of bytes [MQTT-4.2-1] [MQTT3-7.1.1-1]."""
     urls = ["mqtt://127.0.0.1:0", "mqtt://127.0.0.1:0", "mqtt://[::1]:0", "ws://[::1]:0"]
     broker = start_broker(listeners=urls)
     addresses = [broker.address("mqtt", index) for index in range(3)]
