@@ -16,10 +16,17 @@ const IDLE_SLOTS_MAX: usize = 1024;
 ///
 /// **Invariant:** at most `window` messages are unfinished, and the list never spans more than all ids, so an id is
 /// never in use twice.
+///
+/// On a new connection everything unfinished is sent again, as far as the window allows; the slots that still wait
+/// for that are the last ones, and nothing new is sent before them.
 #[derive(Debug)]
 pub struct Inflight<T> {
     slots: VecDeque<Slot<T>>,
     unfinished: u16,
+    /// Slots at the end that have not been sent on this connection.
+    unsent: usize,
+    /// How many of those are unfinished.
+    unsent_unfinished: u16,
     window: u16,
     /// The next id to hand out, less one.
     next: u16,
@@ -41,9 +48,9 @@ enum Awaits {
 
 /// What an unfinished message needs when its client is back.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Resend<'a, T> {
+pub enum Resend<T> {
     /// PUBLISH again, with DUP.
-    Publish(&'a T),
+    Publish(T),
     /// PUBREL again.
     Pubrel,
 }
@@ -53,21 +60,24 @@ pub enum Resend<'a, T> {
 #[error("packet id {0} awaits no such acknowledgement")]
 pub struct UnknownId(pub u16);
 
-impl<T> Inflight<T> {
+impl<T: Clone> Inflight<T> {
     /// Nothing in flight; at most `window` messages (1 to 65,535) may be at once.
     pub fn new(window: u16) -> Self {
-        Self { slots: VecDeque::new(), unfinished: 0, window, next: 0 }
+        Self { slots: VecDeque::new(), unfinished: 0, unsent: 0, unsent_unfinished: 0, window, next: 0 }
     }
 
-    /// Another window, that of the client's new connection. What is in flight beyond it stays.
-    pub fn set_window(&mut self, window: u16) {
+    /// A new connection with a window of its own: everything unfinished is to be sent again by
+    /// [`Inflight::next_resend`].
+    pub fn reconnect(&mut self, window: u16) {
         self.window = window;
+        self.unsent = self.slots.len();
+        self.unsent_unfinished = self.unfinished;
     }
 
     /// Whether another message may be sent.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.unfinished < self.window && self.slots.len() < ID_COUNT
+        self.unsent == 0 && self.unfinished < self.window && self.slots.len() < ID_COUNT
     }
 
     /// Messages unfinished.
@@ -131,23 +141,45 @@ impl<T> Inflight<T> {
         self.finish(id, Awaits::Pubcomp)
     }
 
-    /// What has to be sent again on a new connection, in the original order [MQTT-4.4.0-1] [MQTT-4.6.0-1].
-    pub fn resend(&self) -> impl Iterator<Item = (u16, Resend<'_, T>)> {
-        let first = self.first();
-        self.slots.iter().enumerate().filter_map(move |(position, slot)| {
-            let id = ((first + position) % ID_COUNT) as u16 + 1;
-            match (slot.awaits, &slot.kept) {
-                (Awaits::Puback | Awaits::Pubrec, Some(kept)) => Some((id, Resend::Publish(kept))),
-                (Awaits::Pubcomp, _) => Some((id, Resend::Pubrel)),
-                _ => None,
+    /// The next that has to be sent again on this connection, in the original order and with its id
+    /// [MQTT-4.4.0-1] [MQTT-4.6.0-1]. `None` if nothing is left, or the window is full [MQTT-3.3.4-9].
+    pub fn next_resend(&mut self) -> Option<(u16, Resend<T>)> {
+        while self.unsent > 0 {
+            let position = self.slots.len() - self.unsent;
+            let id = ((self.first() + position) % ID_COUNT) as u16 + 1;
+            let slot = &self.slots[position];
+            let resend = match (slot.awaits, &slot.kept) {
+                (Awaits::Nothing, _) => None,
+                _ if self.unfinished - self.unsent_unfinished >= self.window => return None,
+                (Awaits::Puback | Awaits::Pubrec, Some(kept)) => Some(Resend::Publish(kept.clone())),
+                (Awaits::Pubcomp, _) => Some(Resend::Pubrel),
+                // Nothing was kept, since the session was not to outlive its connection.
+                (Awaits::Puback | Awaits::Pubrec, None) => None,
+            };
+            self.unsent -= 1;
+            if slot.awaits != Awaits::Nothing {
+                self.unsent_unfinished -= 1;
             }
-        })
+            if let Some(resend) = resend {
+                return Some((id, resend));
+            }
+        }
+        None
+    }
+
+    /// Gives a message up that cannot be sent again.
+    pub fn abandon(&mut self, id: u16) {
+        for awaits in [Awaits::Puback, Awaits::Pubrec] {
+            if self.finish(id, awaits).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Ends it all; returns what was kept of the QoS 1 messages nobody acknowledged. A QoS 2 message that is under
     /// way is given to nobody else [MQTT-4.8.2-5].
     pub fn take_unacknowledged(&mut self) -> Vec<T> {
-        self.unfinished = 0;
+        (self.unfinished, self.unsent, self.unsent_unfinished) = (0, 0, 0);
         let slots = std::mem::take(&mut self.slots);
         slots.into_iter().filter(|slot| slot.awaits == Awaits::Puback).filter_map(|slot| slot.kept).collect()
     }
@@ -155,13 +187,16 @@ impl<T> Inflight<T> {
     #[inline]
     fn finish(&mut self, id: u16, awaits: Awaits) -> Result<(), UnknownId> {
         let position = self.position(id).ok_or(UnknownId(id))?;
+        let is_unsent = position >= self.slots.len() - self.unsent;
         let slot = self.slots.get_mut(position).filter(|slot| slot.awaits == awaits).ok_or(UnknownId(id))?;
         slot.awaits = Awaits::Nothing;
         slot.kept = None;
         self.unfinished -= 1;
+        self.unsent_unfinished -= u16::from(is_unsent);
         while self.slots.front().is_some_and(|slot| slot.awaits == Awaits::Nothing) {
             self.slots.pop_front();
         }
+        self.unsent = self.unsent.min(self.slots.len());
         if self.slots.is_empty() && self.slots.capacity() > IDLE_SLOTS_MAX {
             self.slots = VecDeque::new();
         }
@@ -244,10 +279,33 @@ mod tests {
         }
         inflight.puback(3).unwrap();
         inflight.pubrec(2, false).unwrap();
-        let resend: Vec<_> = inflight.resend().collect();
-        assert_eq!(resend, [(1, Resend::Publish(&"a")), (2, Resend::Pubrel), (4, Resend::Publish(&"d"))]);
+        inflight.reconnect(9);
+        assert!(!inflight.has_room(), "nothing new before what is sent again");
+        let resend: Vec<_> = std::iter::from_fn(|| inflight.next_resend()).collect();
+        assert_eq!(resend, [(1, Resend::Publish("a")), (2, Resend::Pubrel), (4, Resend::Publish("d"))]);
+        assert!(inflight.has_room());
         assert_eq!(inflight.take_unacknowledged(), ["a"]);
         assert!(inflight.is_empty());
+    }
+
+    #[test]
+    fn redelivery_keeps_to_a_smaller_window_than_before() {
+        let mut inflight = Inflight::new(9);
+        for text in ["a", "b", "c", "d"] {
+            inflight.send(Q1, Some(text));
+        }
+        inflight.reconnect(2);
+        let batch = |inflight: &mut Inflight<_>| std::iter::from_fn(|| inflight.next_resend()).count();
+        assert_eq!(batch(&mut inflight), 2);
+        inflight.puback(1).unwrap();
+        assert_eq!(batch(&mut inflight), 1);
+        // The client may acknowledge from memory what it has not been sent again.
+        inflight.puback(4).unwrap();
+        assert_eq!(batch(&mut inflight), 0);
+        inflight.puback(2).unwrap();
+        inflight.puback(3).unwrap();
+        assert_eq!(batch(&mut inflight), 0);
+        assert!(inflight.is_empty() && inflight.has_room());
     }
 
     #[test]
