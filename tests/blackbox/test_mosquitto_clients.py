@@ -62,9 +62,9 @@ def test_lines_of_standard_input(broker: Broker, version: str) -> None:
 def test_retained_message(broker: Broker, version: str) -> None:
     run("pub", broker, version, "-t", "kept", "-m", "state", "-r", "-q", "1")
     assert run("sub", broker, version, "-t", "kept", "-C", "1", "-F", "%r %p") == "1 state\n"
-    run("sub", broker, version, "-t", "kept", "--remove-retained", "--retained-only", "-C", "1")
+    run("pub", broker, version, "-t", "kept", "-n", "-r", "-q", "1")
     run("pub", broker, version, "-t", "kept/other", "-m", "later", "-r", "-q", "1")
-    assert run("sub", broker, version, "-t", "#", "-C", "1", "-F", "%t") == "kept/other\n"
+    assert run("sub", broker, version, "-t", "kept/#", "-C", "1", "-F", "%t") == "kept/other\n"
 
 
 @VERSIONS
@@ -113,9 +113,8 @@ def test_request_and_response(broker: Broker) -> None:
         assert asker.communicate(timeout=WAIT)[0] == "pong\n"
 
 
-def test_5_0_client_is_told_why_a_subscription_is_refused(broker: Broker) -> None:
+def test_refused_subscription_is_told(broker: Broker) -> None:
     done = subprocess.run(
         command("sub", broker, "mqttv5", "-t", "$share/g", "-W", "5"), capture_output=True, text=True, timeout=WAIT
     )
-    assert done.returncode != 0
-    assert "not" in (done.stdout + done.stderr).lower() or "invalid" in (done.stdout + done.stderr).lower()
+    assert "denied" in done.stderr

@@ -73,7 +73,8 @@ class Client:
     def drop(self) -> None:
         """Cuts the connection below the client, which must not notice first and say DISCONNECT."""
         self.paho.reconnect_delay_set(1000, 1000)
-        self.paho.socket().shutdown(socket.SHUT_RDWR)
+        outer = self.paho.socket()
+        getattr(outer, "_socket", outer).shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
         self.paho.disconnect()

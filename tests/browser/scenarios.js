@@ -77,7 +77,7 @@ const scenarios = {
   },
 
   async session(url, version) {
-    const options = { clientId: "js-keeper", clean: false };
+    const options = { clientId: `js-keeper-${version}`, clean: false };
     if (version === 5) options.properties = { sessionExpiryInterval: 100 };
     let sub = await open(url, version, options);
     same(sub.connack, { sessionPresent: false });
