@@ -123,6 +123,7 @@ def test_burst_of_connections_waits_in_the_backlog(broker: Broker) -> None:
 def test_log_tells_lifecycle_and_not_messages(broker: Broker) -> None:
     with broker.client("chatty") as client:
         client.subscribe("t")
+        broker.wait_for_log(r"client connected.*chatty")
         mark = len(broker.log)
         for _ in range(100):
             client.send("PUBLISH", topic="t", payload=b"x")
@@ -131,7 +132,6 @@ def test_log_tells_lifecycle_and_not_messages(broker: Broker) -> None:
         assert broker.log[mark:] == ""
         client.send("DISCONNECT")
         client.expect_closed()
-    broker.wait_for_log(r"client connected.*chatty")
     broker.wait_for_log(r"client disconnected.*chatty", mark)
 
 
