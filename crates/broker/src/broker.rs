@@ -10,12 +10,7 @@ use hashbrown::HashMap;
 use meridian_router::{Entry, FilterId, Index, TargetId};
 use meridian_types::{Instant, Message, Qos, SharedFilter, TopicFilter, TopicName};
 use parking_lot::{Mutex, RwLock};
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Numbers freed wait behind this many others before they are used again, so that a look-up which has just seen a
-/// number cannot resolve it to a newcomer.
-const REUSE_DISTANCE: usize = 4096;
 
 /// What the broker keeps within bounds.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +41,7 @@ pub struct Broker {
 #[derive(Default)]
 struct Targets {
     slots: Vec<Registered>,
-    free: VecDeque<u32>,
+    free: Vec<u32>,
 }
 
 #[derive(Clone, Default)]
@@ -94,8 +89,9 @@ pub enum Handle {
 pub struct Outcome {
     /// Whether anybody was subscribed.
     pub matched: bool,
-    /// When the caller has to have [`Retained::clear_expired`] called for its topic; `None` if never, or if that is
-    /// arranged for since an earlier message.
+    /// Whether it was to be retained and a limit forbade it. It was delivered all the same.
+    pub retain_refused: bool,
+    /// When the retained message has to be taken out by [`Retained::clear_expired`]; `None` if never.
     pub retained_until: Option<Instant>,
 }
 
@@ -121,7 +117,7 @@ impl Broker {
     /// A broker with nothing in it.
     pub fn new(limits: Limits) -> Self {
         // Number 0 stands for "nobody".
-        let targets = Targets { slots: vec![Registered::Reserved], free: VecDeque::new() };
+        let targets = Targets { slots: vec![Registered::Reserved], free: Vec::new() };
         Self {
             metrics: Metrics::default(),
             retained: Retained::default(),
@@ -154,17 +150,15 @@ impl Broker {
     pub fn unregister(&self, id: TargetId) {
         let mut targets = self.targets.write();
         targets.slots[id.0 as usize] = Registered::Nobody;
-        targets.free.push_back(id.0);
+        targets.free.push(id.0);
     }
 
     fn reserve(&self) -> TargetId {
         let mut targets = self.targets.write();
-        let id = if targets.free.len() > REUSE_DISTANCE {
-            targets.free.pop_front().expect("it is not empty")
-        } else {
+        let id = targets.free.pop().unwrap_or_else(|| {
             targets.slots.push(Registered::Nobody);
             u32::try_from(targets.slots.len() - 1).expect("fewer targets than memory")
-        };
+        });
         targets.slots[id as usize] = Registered::Reserved;
         TargetId(id)
     }
@@ -239,17 +233,19 @@ impl Broker {
     /// Publishes: retains if asked to, looks the topic up once, offers the message to each target, and only then
     /// carries out what the offers entailed. Output waits in `context` for its flush.
     pub fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
-        let retained_until = if publication.retain { self.retain(context, publication) } else { None };
+        let retained = if publication.retain { self.retain(context, publication) } else { Ok(None) };
+        let (retain_refused, retained_until) = (retained.is_err(), retained.unwrap_or_default());
         let (route, was_cached) = context
             .cache
             .get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
         context.counters.add(if was_cached { Counter::RouteCacheHits } else { Counter::RouteCacheMisses }, 1);
         if route.is_empty() {
             context.counters.add(Counter::Unmatched, 1);
-            return Outcome { matched: false, retained_until };
+            return Outcome { matched: false, retain_refused, retained_until };
         }
         context.encodings.clear();
         publication.fan_out = route.targets.len();
+        context.offers += route.targets.len() + route.groups.len();
         for entry in &route.targets {
             let terms = match &entry.own {
                 Own::Same => &entry.terms,
@@ -266,7 +262,7 @@ impl Broker {
             }
         }
         context.settle();
-        Outcome { matched: true, retained_until }
+        Outcome { matched: true, retain_refused, retained_until }
     }
 
     /// Offers a message to one target alone: a retained message to a new subscriber.
@@ -290,6 +286,10 @@ impl Broker {
                 context.counters.add(Counter::DroppedSessionEnd, 1);
                 continue;
             };
+            if delivery.message.is_expired(context.now) {
+                context.counters.add(Counter::DroppedExpired, 1);
+                continue;
+            }
             context.encodings.clear();
             let mut publication = Publication::of_message(&delivery.message, context.now);
             if !self.offer_to_group(context, group, &mut publication, Some(from)) {
@@ -307,37 +307,41 @@ impl Broker {
         avoid: Option<TargetId>,
     ) -> bool {
         let strategy = self.limits.read().share_strategy;
-        let (publisher, topic) = (publication.publisher, publication.topic);
-        group.offer_in_order(strategy, publisher, topic, avoid, |member| {
+        let (client, topic) = (publication.client_hash, publication.topic);
+        group.offer_in_order(strategy, client, topic, avoid, |member| {
             let verdict = member.target.offer(publication, &member.terms, &mut context.encodings);
             // Another member may have the room that this one lacks: its refusal is no loss yet.
-            let taken = !matches!(verdict, Verdict::DroppedFull | Verdict::DroppedAway | Verdict::Gone);
-            if taken {
-                context.note(&member.target, verdict);
+            match verdict {
+                Verdict::DroppedFull | Verdict::DroppedAway | Verdict::Gone => false,
+                Verdict::CutOff => {
+                    context.note_casualty(&member.target);
+                    false
+                }
+                _ => {
+                    context.note(&member.target, verdict);
+                    true
+                }
             }
-            taken
         })
     }
 
-    /// Sets or, with an empty payload, clears the retained message.
-    fn retain(&self, context: &mut Context, publication: &mut Publication<'_>) -> Option<Instant> {
-        let topic = TopicName::new(publication.topic).ok()?;
+    /// Sets or, with an empty payload, clears the retained message; returns when it expires.
+    fn retain(
+        &self,
+        context: &mut Context,
+        publication: &mut Publication<'_>,
+    ) -> Result<Option<Instant>, LimitReached> {
+        let Ok(topic) = TopicName::new(publication.topic) else { return Ok(None) };
         if publication.payload.is_empty() {
             self.retained.clear(topic);
-            return None;
+            return Ok(None);
         }
         let limits = *self.limits.read();
         let message = publication.message();
-        match self.retained.set(topic, message, limits.retained_count_max, limits.retained_bytes_max) {
-            Ok(before) => {
-                let is_arranged = before.is_some_and(|before| before.expires != Instant::NEVER);
-                (publication.expires != Instant::NEVER && !is_arranged).then_some(publication.expires)
-            }
-            Err(LimitReached) => {
-                context.counters.add(Counter::RetainedRefusedLimit, 1);
-                None
-            }
-        }
+        self.retained
+            .set(topic, message, limits.retained_count_max, limits.retained_bytes_max)
+            .inspect_err(|LimitReached| context.counters.add(Counter::RetainedRefusedLimit, 1))?;
+        Ok((publication.expires != Instant::NEVER).then_some(publication.expires))
     }
 
     /// The retained messages for a new subscription.
@@ -348,9 +352,10 @@ impl Broker {
     /// Makes a route of what the index returns: one entry for each target, its subscriptions taken together.
     fn resolve(&self, entries: &mut Vec<Entry>, topic: TopicName<'_>) -> Route {
         entries.clear();
+        // Held over the look-up: a number that the index still knows cannot pass to another target meanwhile.
+        let registered = self.targets.read();
         self.index.matches(topic, entries);
         entries.sort_unstable();
-        let registered = self.targets.read();
         let mut targets = Vec::with_capacity(entries.len());
         let mut groups = Vec::new();
         for same in entries.chunk_by(|left, right| left.target == right.target) {

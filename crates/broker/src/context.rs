@@ -16,6 +16,8 @@ pub struct Context {
     pub(crate) cache: RouteCache,
     pub(crate) entries: Vec<Entry>,
     pub(crate) encodings: Encodings,
+    /// Offers made since [`Context::take_offers`].
+    pub(crate) offers: usize,
     touched: Vec<Arc<dyn Target>>,
     casualties: Vec<Arc<dyn Target>>,
     full: Vec<Arc<dyn Target>>,
@@ -30,6 +32,7 @@ impl Context {
             cache: RouteCache::new(cache_bytes_max),
             entries: Vec::new(),
             encodings: Encodings::default(),
+            offers: 0,
             touched: Vec::new(),
             casualties: Vec::new(),
             full: Vec::new(),
@@ -65,6 +68,12 @@ impl Context {
         std::mem::take(&mut self.full)
     }
 
+    /// How many targets have been offered a message since the last call: what a publisher's packets have cost.
+    #[inline]
+    pub fn take_offers(&mut self) -> usize {
+        std::mem::take(&mut self.offers)
+    }
+
     /// Whether any target asked the current publisher to wait.
     #[inline]
     pub fn has_full(&self) -> bool {
@@ -87,9 +96,9 @@ impl Context {
     #[cold]
     fn note_trouble(&mut self, target: &Arc<dyn Target>, verdict: Verdict) {
         match verdict {
-            Verdict::TakenForOldest => {
+            Verdict::TakenForOldest { dropped } => {
                 self.counters.add(Counter::Delivered, 1);
-                self.counters.add(Counter::DroppedOldest, 1);
+                self.counters.add(Counter::DroppedOldest, u64::from(dropped));
             }
             Verdict::TakenButFull => {
                 self.counters.add(Counter::Delivered, 1);
@@ -104,6 +113,11 @@ impl Context {
             }
             Verdict::Taken { .. } | Verdict::Gone => {}
         }
+    }
+
+    /// Notes a target that has to be ended although its message went elsewhere.
+    pub(crate) fn note_casualty(&mut self, target: &Arc<dyn Target>) {
+        self.casualties.push(target.clone());
     }
 
     /// Phase two of a dispatch: ends the targets that were found too slow.

@@ -24,5 +24,5 @@ pub use metrics::{Counter, Metrics};
 pub use publication::{Encodings, Publication};
 pub use retained::Retained;
 pub use share::{Group, ShareStrategy};
-pub use target::{Readiness, Target, Terms, Verdict};
+pub use target::{Readiness, Target, Terms, Verdict, Waiter};
 pub use wheel::Wheel;

@@ -25,6 +25,8 @@ pub struct Publication<'a> {
     pub expires: Instant,
     /// Who publishes; 0 if no target does.
     pub publisher: TargetId,
+    /// A hash of the publisher's lasting name; 0 if it has none.
+    pub client_hash: u64,
     /// The present.
     pub now: Instant,
     /// How many targets are being offered it: whether sharing its payload pays.
@@ -45,6 +47,7 @@ impl<'a> Publication<'a> {
             properties: None,
             expires,
             publisher: TargetId(0),
+            client_hash: 0,
             now,
             fan_out: 1,
             kept: None,
@@ -61,7 +64,8 @@ impl<'a> Publication<'a> {
             retain: message.retain,
             properties: message.properties.as_deref(),
             expires: message.expires,
-            publisher: TargetId(message.publisher),
+            publisher: TargetId(0),
+            client_hash: message.client_hash,
             now,
             fan_out: 1,
             kept: Some(message.clone()),
@@ -82,7 +86,7 @@ impl<'a> Publication<'a> {
             properties: self.properties.map(|properties| Box::new(properties.clone())),
             received: self.now,
             expires: self.expires,
-            publisher: self.publisher.0,
+            client_hash: self.client_hash,
         });
         self.kept = Some(kept.clone());
         kept

@@ -22,7 +22,7 @@ struct Inner {
 }
 
 impl Retained {
-    /// Sets the message of a topic; returns the one before. `Err` if it would exceed a limit; the message of before
+    /// Sets the message of a topic. `Err` if it would exceed a limit; the message of before
     /// is then still there.
     pub(crate) fn set(
         &self,
@@ -30,7 +30,7 @@ impl Retained {
         message: Arc<Message>,
         count_max: usize,
         bytes_max: usize,
-    ) -> Result<Option<Arc<Message>>, LimitReached> {
+    ) -> Result<(), LimitReached> {
         let mut inner = self.inner.write();
         let before = inner.store.get(topic).map(|message| message.size());
         let bytes = inner.bytes - before.unwrap_or(0) + message.size();
@@ -39,7 +39,8 @@ impl Retained {
             return Err(LimitReached);
         }
         inner.bytes = bytes;
-        Ok(inner.store.insert(topic, message))
+        inner.store.insert(topic, message);
+        Ok(())
     }
 
     /// Removes the message of a topic.
@@ -50,16 +51,19 @@ impl Retained {
         }
     }
 
-    /// Removes the message of a topic if its expiry interval has passed; else returns when it will have.
-    pub fn clear_expired(&self, topic: TopicName<'_>, now: Instant) -> Option<Instant> {
+    /// Removes the message of a topic if it is the one that expires at `expires` and that is over. Returns whether it
+    /// is still there and still the same, so that the caller has to come again.
+    pub fn clear_expired(&self, topic: TopicName<'_>, expires: Instant, now: Instant) -> bool {
         let mut inner = self.inner.write();
-        let expires = inner.store.get(topic)?.expires;
-        if expires > now {
-            return (expires != Instant::NEVER).then_some(expires);
+        match inner.store.get(topic) {
+            Some(message) if message.expires == expires && expires > now => return true,
+            Some(message) if message.expires == expires => {}
+            _ => return false,
         }
-        let message = inner.store.remove(topic)?;
-        inner.bytes -= message.size();
-        None
+        if let Some(message) = inner.store.remove(topic) {
+            inner.bytes -= message.size();
+        }
+        false
     }
 
     /// The messages whose topics match, without those that have expired.

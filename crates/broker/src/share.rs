@@ -20,7 +20,7 @@ pub enum ShareStrategy {
     LeastInflight,
     /// The same member for as long as it can take messages.
     Sticky,
-    /// By hash of the publisher.
+    /// By hash of the publisher's client id.
     HashClient,
     /// By hash of the topic.
     HashTopic,
@@ -86,7 +86,7 @@ impl Group {
     pub(crate) fn offer_in_order(
         &self,
         strategy: ShareStrategy,
-        publisher: TargetId,
+        client_hash: u64,
         topic: &str,
         avoid: Option<TargetId>,
         mut offer: impl FnMut(&Member) -> bool,
@@ -95,7 +95,7 @@ impl Group {
         if members.is_empty() {
             return false;
         }
-        let start = self.first_choice(strategy, &members, publisher, topic);
+        let start = self.first_choice(strategy, &members, client_hash, topic);
         for wanted in [Readiness::Ready, Readiness::Slow, Readiness::Away] {
             for step in 0..members.len() {
                 let position = (start + step) % members.len();
@@ -118,7 +118,7 @@ impl Group {
         &self,
         strategy: ShareStrategy,
         members: &[Member],
-        publisher: TargetId,
+        client_hash: u64,
         topic: &str,
     ) -> usize {
         let hasher = FixedState::with_seed(0);
@@ -126,7 +126,7 @@ impl Group {
             ShareStrategy::RoundRobin => self.turn.fetch_add(1, Relaxed),
             ShareStrategy::Sticky => self.turn.load(Relaxed),
             ShareStrategy::Random => hasher.hash_one(self.turn.fetch_add(1, Relaxed)),
-            ShareStrategy::HashClient => hasher.hash_one(publisher.0),
+            ShareStrategy::HashClient => client_hash,
             ShareStrategy::HashTopic => hasher.hash_one(topic),
             ShareStrategy::LeastInflight => {
                 let turn = self.turn.fetch_add(1, Relaxed) as usize;

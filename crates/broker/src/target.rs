@@ -24,8 +24,16 @@ pub trait Target: Send + Sync {
     /// Ends it because it is too slow; called after the loop that found it so.
     fn cut_off(&self);
 
-    /// Calls `resume` once there is room again. Returns false, without keeping it, if there is room already.
-    fn when_there_is_room(&self, resume: Box<dyn FnOnce() + Send>) -> bool;
+    /// Calls the waiter back once there is room again. Returns false, without keeping it, if there is room already.
+    fn when_there_is_room(&self, waiter: Waiter) -> bool;
+}
+
+/// A publisher that waits for room.
+pub struct Waiter {
+    /// Who: a publisher that comes back replaces what it left before.
+    pub id: u64,
+    /// Called once, with no lock held.
+    pub resume: Box<dyn FnOnce() + Send>,
 }
 
 /// Whether a target can take a message now.
@@ -76,8 +84,11 @@ pub enum Verdict {
         /// Whether the caller has to flush it.
         first: bool,
     },
-    /// Taken, and another message was dropped for it.
-    TakenForOldest,
+    /// Taken, and the messages that had waited longest were dropped for it.
+    TakenForOldest {
+        /// How many.
+        dropped: u32,
+    },
     /// Taken, but the target is full: the publisher must wait.
     TakenButFull,
     /// Dropped: no room.

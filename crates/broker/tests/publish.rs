@@ -3,7 +3,7 @@
 use meridian_broker::target::Delivery;
 use meridian_broker::{
     Broker, Context, Counter, Encodings, Limits, Publication, Readiness, ShareStrategy, SubscribeOptions,
-    Target, Terms, Verdict,
+    Target, Terms, Verdict, Waiter,
 };
 use meridian_router::TargetId;
 use meridian_types::{Instant, Qos, SharedFilter};
@@ -61,7 +61,7 @@ impl Target for Recorder {
         self.cut_offs.fetch_add(1, Relaxed);
     }
 
-    fn when_there_is_room(&self, _: Box<dyn FnOnce() + Send>) -> bool {
+    fn when_there_is_room(&self, _: Waiter) -> bool {
         false
     }
 }
@@ -332,9 +332,13 @@ fn the_retained_store_keeps_the_last_message_within_its_limits() {
 }
 
 #[test]
-fn numbers_of_targets_are_not_used_again_soon() {
-    let setting = Setting::new();
-    let first = setting.target().id;
-    setting.broker.unregister(first);
-    assert!((0..1000).all(|_| setting.target().id != first));
+fn a_member_that_is_cut_off_costs_its_group_no_message() {
+    let mut setting = Setting::new();
+    let (slow, quick) = (setting.target(), setting.target());
+    setting.subscribe(&slow, "$share/g/t");
+    setting.subscribe(&quick, "$share/g/t");
+    slow.answers(Verdict::CutOff);
+    (0..4).for_each(|_| assert!(setting.publish("t")));
+    assert_eq!(quick.received().len(), 4);
+    assert!(slow.cut_offs.load(Relaxed) > 0);
 }

@@ -5,6 +5,8 @@ use meridian_mqtt::ReasonCode;
 use mio::net::TcpStream;
 use parking_lot::Mutex;
 use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// The socket of a connection and why it was told to end.
 ///
@@ -15,6 +17,7 @@ pub(crate) struct Link {
     pub(crate) socket: TcpStream,
     pub(crate) framing: Framing,
     pub(crate) peer: SocketAddr,
+    is_ended: AtomicBool,
     ending: Mutex<Ending>,
 }
 
@@ -26,13 +29,14 @@ struct Ending {
 
 impl Link {
     pub(crate) fn new(socket: TcpStream, framing: Framing, peer: SocketAddr) -> Self {
-        Self { socket, framing, peer, ending: Mutex::default() }
+        Self { socket, framing, peer, is_ended: AtomicBool::new(false), ending: Mutex::default() }
     }
 
     /// Ends the connection from outside: its event loop sees the socket close and finds `reason`. The first reason
     /// counts.
     pub(crate) fn end(&self, reason: ReasonCode) {
         self.ending.lock().reason.get_or_insert(reason);
+        self.is_ended.store(true, Release);
         // Fails only if the peer has closed already, which ends the connection as well.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
@@ -41,6 +45,7 @@ impl Link {
     pub(crate) fn end_after_write(&self, reason: ReasonCode, farewell: Vec<u8>) {
         let mut ending = self.ending.lock();
         ending.reason.get_or_insert(reason);
+        self.is_ended.store(true, Release);
         ending.farewell = Some(farewell);
     }
 
@@ -55,6 +60,12 @@ impl Link {
             }
             let _ = self.socket.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Whether it was ended from outside: what it still sends does not count.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Acquire)
     }
 
     /// Why it was ended from outside, if it was.

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 /// A listening socket, of which each event loop has a copy.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    socket: mio::net::TcpListener,
+    socket: Option<mio::net::TcpListener>,
     kind: Kind,
     url: String,
 }
@@ -89,7 +89,7 @@ impl Bound {
         let socket = mio::net::TcpListener::from_std(socket.into());
         let address =
             socket.local_addr().map_err(|source| ListenError::Io { url: url.to_owned(), source })?;
-        Ok(Self { socket, kind, url: format!("{}://{address}", parsed.scheme.name()) })
+        Ok(Self { socket: Some(socket), kind, url: format!("{}://{address}", parsed.scheme.name()) })
     }
 
     fn listen(address: SocketAddr, backlog: u32) -> io::Result<Socket> {
@@ -110,22 +110,29 @@ impl Bound {
     /// What the operating system reports.
     pub(crate) fn share(&self) -> io::Result<Self> {
         use std::os::fd::AsFd;
-        let copy = self.socket.as_fd().try_clone_to_owned()?;
-        let socket = mio::net::TcpListener::from_std(copy.into());
+        let socket = match &self.socket {
+            Some(socket) => {
+                Some(mio::net::TcpListener::from_std(socket.as_fd().try_clone_to_owned()?.into()))
+            }
+            None => None,
+        };
         Ok(Self { socket, kind: self.kind, url: self.url.clone() })
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.register(&mut self.socket, token, Interest::READABLE)
+        self.socket.as_mut().map_or(Ok(()), |socket| registry.register(socket, token, Interest::READABLE))
     }
 
-    pub(crate) fn deregister(&mut self, registry: &Registry) {
-        // Fails only if it was not registered, which is as good.
-        let _ = registry.deregister(&mut self.socket);
+    /// Accepts nothing more; when all copies are closed, the kernel refuses connections.
+    pub(crate) fn close(&mut self, registry: &Registry) {
+        if let Some(mut socket) = self.socket.take() {
+            // Fails only if it was not registered, which is as good.
+            let _ = registry.deregister(&mut socket);
+        }
     }
 
     pub(crate) fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        self.socket.accept()
+        self.socket.as_ref().ok_or(io::ErrorKind::WouldBlock)?.accept()
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -7,7 +7,7 @@ mod subscribe;
 use crate::link::Link;
 use crate::session::{Acknowledgement, Kind, Session};
 use crate::shard::{Connection, End, Stage, Turn};
-use meridian_broker::{Counter, Target};
+use meridian_broker::Counter;
 use meridian_mqtt::decode::decode;
 use meridian_mqtt::packet::{Ack, Disconnect};
 use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version, encode};
@@ -49,7 +49,7 @@ pub(crate) fn handle_packet(
         return connect::handle_first(connection, turn, first_byte, body);
     };
     match (first_byte, body) {
-        (0x30..=0x3F, _) => client.handle_publish(turn, first_byte, body),
+        (0x30..=0x3F, _) => client.handle_publish(&connection.link, turn, first_byte, body),
         // The short form is that of 3.1.1 and of success in 5.0; id 0 is left to the decoder to refuse.
         (PUBACK | PUBREC | PUBCOMP, &[high, low]) if high | low != 0 => {
             let id = u16::from_be_bytes([high, low]);
@@ -103,11 +103,11 @@ impl Client {
             Packet::Puback(ack) => self.note_ack(turn, Kind::Puback, &ack),
             Packet::Pubrec(ack) => self.note_ack(turn, Kind::Pubrec, &ack),
             Packet::Pubcomp(ack) => self.note_ack(turn, Kind::Pubcomp, &ack),
-            Packet::Pubrel(ack) => self.handle_pubrel(turn, ack.packet_id),
+            Packet::Pubrel(ack) => self.handle_pubrel(link, turn, ack.packet_id),
             Packet::Subscribe(subscribe) => self.handle_subscribe(link, turn, &subscribe),
             Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(turn, &unsubscribe),
             Packet::Pingreq => turn.replies.extend_from_slice(&PINGRESP),
-            Packet::Disconnect(disconnect) => return Err(self.handle_disconnect(&disconnect)),
+            Packet::Disconnect(disconnect) => return Err(self.handle_disconnect(link, turn, &disconnect)),
             Packet::Connect(_) => return Err(protocol_error("a second CONNECT on one connection")),
             Packet::Auth(_) => {
                 return Err(protocol_error("AUTH without an authentication method in CONNECT"));
@@ -126,8 +126,8 @@ impl Client {
         turn.acks.push(Acknowledgement { kind, id: ack.packet_id, is_error });
     }
 
-    fn handle_pubrel(&self, turn: &mut Turn, id: u16) {
-        let is_known = self.session.release(id);
+    fn handle_pubrel(&self, link: &Arc<Link>, turn: &mut Turn, id: u16) {
+        let is_known = self.session.release(link, id);
         let [high, low] = id.to_be_bytes();
         if is_known || self.version == Version::V311 {
             turn.replies.extend_from_slice(&[PUBCOMP, 2, high, low]);
@@ -137,19 +137,18 @@ impl Client {
         }
     }
 
-    fn handle_disconnect(&self, disconnect: &Disconnect<'_>) -> End {
+    fn handle_disconnect(&self, link: &Arc<Link>, turn: &Turn, disconnect: &Disconnect<'_>) -> End {
         if !ReasonCode::IN_CLIENT_DISCONNECT.contains(&disconnect.reason) {
             return protocol_error("DISCONNECT: a reason code that only a server may give");
         }
-        if let Some(secs) = disconnect.session_expiry_secs
-            && !self.session.set_expiry(secs)
-        {
-            return protocol_error("DISCONNECT: a session expiry interval after one of 0 in CONNECT");
+        let expiry_max = connect::expiry_max(&turn.settings);
+        let expiry_secs = disconnect.session_expiry_secs.map(|secs| secs.min(expiry_max));
+        let wants_will = disconnect.reason == ReasonCode::DisconnectWithWill;
+        if self.session.say_goodbye(link, wants_will, expiry_secs) {
+            End::Client
+        } else {
+            protocol_error("DISCONNECT: a session expiry interval after one of 0 in CONNECT")
         }
-        if disconnect.reason != ReasonCode::DisconnectWithWill {
-            self.session.discard_will();
-        }
-        End::Client
     }
 
     /// Sends what has gathered, acknowledgements first.
@@ -175,17 +174,16 @@ impl Client {
             .then_some(text)
     }
 
-    /// Sends a DISCONNECT and all that waits before it, as far as the socket takes it.
+    /// Sends a DISCONNECT, where the version has one, as the last thing on the connection.
     pub(crate) fn say_farewell(&self, link: &Arc<Link>, reason: ReasonCode, text: &str) {
+        let mut packet = Vec::new();
         if self.version == Version::V5 {
             // DISCONNECT may say why whatever the client asked about problem information [MQTT-3.1.2-29].
             let fits = text.len() + 64 <= self.packet_bytes_max;
             let reason_string = (fits && !text.is_empty()).then_some(text);
             let disconnect = Disconnect { reason, reason_string, ..Disconnect::default() };
-            let mut packet = Vec::new();
             encode::encode(&Packet::Disconnect(disconnect), self.version, &mut packet);
-            self.session.reply(link, &packet);
         }
-        self.session.flush();
+        self.session.say_last(link, &packet);
     }
 }

@@ -1,5 +1,6 @@
 //! What all event loops of this process share.
 
+use crate::clock;
 use crate::registry::Registry;
 use crate::session::{Ended, Session};
 use crate::settings::Settings;
@@ -10,6 +11,9 @@ use meridian_types::Instant;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The farthest a deadline is put into a wheel: what has become pointless by then goes, the rest is put in again.
+pub(crate) const TIMER_MILLIS_MAX: u64 = 300_000;
 
 /// The shared state of the process.
 pub(crate) struct Node {
@@ -33,8 +37,8 @@ pub(crate) struct Node {
 pub(crate) enum Timer {
     /// A session's will or expiry.
     Session(Arc<Session>),
-    /// A retained message's expiry.
-    Retained(Box<str>),
+    /// A retained message's expiry: its topic, and when that is.
+    Retained(Box<str>, Instant),
     /// The next `$SYS` report.
     Report,
 }
@@ -71,6 +75,7 @@ impl Node {
 
     /// Adds a deadline that belongs to no connection. The first event loop serves them.
     pub(crate) fn add_timer(&self, deadline: Instant, timer: Timer) {
+        let deadline = deadline.min(clock::now().plus_millis(TIMER_MILLIS_MAX));
         self.timers.lock().add(deadline, timer);
         // It may sleep past the new deadline otherwise.
         self.shards[0].wake();
@@ -94,11 +99,11 @@ impl Node {
                     }
                     self.finish(context, &session, ended);
                 }
-                Timer::Retained(topic) => {
-                    let name = meridian_types::TopicName::new(&topic).ok();
-                    let next = name.and_then(|name| self.broker.retained.clear_expired(name, context.now));
-                    if let Some(next) = next {
-                        self.timers.lock().add(next, Timer::Retained(topic));
+                Timer::Retained(topic, expires) => {
+                    let is_there = meridian_types::TopicName::new(&topic)
+                        .is_ok_and(|name| self.broker.retained.clear_expired(name, expires, context.now));
+                    if is_there {
+                        self.add_timer(expires, Timer::Retained(topic, expires));
                     }
                 }
                 Timer::Report => {
@@ -117,7 +122,7 @@ impl Node {
     pub(crate) fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
         let outcome = self.broker.publish(context, publication);
         if let Some(due) = outcome.retained_until {
-            self.add_timer(due, Timer::Retained(publication.topic.into()));
+            self.add_timer(due, Timer::Retained(publication.topic.into(), due));
         }
         outcome
     }
@@ -141,7 +146,10 @@ impl Node {
             message.received = context.now;
             message.expires =
                 will.expiry_secs.map_or(Instant::NEVER, |secs| context.now.plus_secs(u64::from(secs)));
-            self.publish(context, &mut Publication::of_message(&Arc::new(message), context.now));
+            let message = Arc::new(message);
+            let mut publication = Publication::of_message(&message, context.now);
+            publication.publisher = session.id;
+            self.publish(context, &mut publication);
         }
         if ended.has_session_ended {
             self.broker.unregister(session.id);

@@ -25,6 +25,7 @@ impl Observe for Node {
             });
         }
         let index = self.broker.index();
+        let queued = self.queued();
         let gauges: [(&'static str, &'static str, usize); 12] = [
             ("meridian_connections", "Connections open now.", self.connection_count.load(Relaxed)),
             ("meridian_connections_limit", "Connections there may be.", self.connections_max),
@@ -36,12 +37,8 @@ impl Observe for Node {
             ("meridian_share_groups", "Share groups.", self.broker.group_count()),
             ("meridian_retained_messages", "Retained messages.", self.broker.retained.count()),
             ("meridian_retained_bytes", "Bytes of retained messages.", self.broker.retained.bytes()),
-            ("meridian_queued_messages", "Messages that wait for slow or absent clients.", self.queued().0),
-            (
-                "meridian_queued_bytes",
-                "Bytes of them, a shared message counted for each queue.",
-                self.queued().1,
-            ),
+            ("meridian_queued_messages", "Messages that wait for slow or absent clients.", queued.0),
+            ("meridian_queued_bytes", "Bytes of them, a shared message counted for each queue.", queued.1),
         ];
         out.extend(gauges.map(|(name, help, value)| Sample::gauge(name, help, value as u64)));
         let uptime = clock::now().as_millis() / 1000;

@@ -230,7 +230,7 @@ impl Outbox {
     /// Bytes waiting, those being written included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.filling.len + self.writing_len
+        self.filling.len + self.control.len() + self.writing_len
     }
 
     /// Whether the socket took no more at the last write.

@@ -43,21 +43,29 @@ impl Registry {
 
     /// The session for a CONNECT: the existing one, unless `clean_start` or it ends with its connection; else one
     /// that `make` makes. `None` if that would be more than `count_max`. `attach` runs under the lock of the client
-    /// id, so that two connections with one id take their turns.
+    /// id, so that two connections with one id take their turns; it says no if the session has ended.
     pub(crate) fn claim(
         &self,
         client_id: &str,
         clean_start: bool,
         count_max: usize,
         make: impl FnOnce() -> Arc<Session>,
-        attach: impl FnOnce(&Claim),
+        mut attach: impl FnMut(&Claim) -> bool,
     ) -> Option<Claim> {
         let hash = self.hasher.hash_one(client_id);
         let mut sessions = self.shard(hash).lock();
-        let claim = match sessions.find_mut(hash, |session| *session.client_id == *client_id) {
-            Some(existing) if !clean_start && existing.is_resumable() => {
-                Claim { session: existing.clone(), is_resumed: true, replaced: None }
+        let existing = sessions.find_mut(hash, |session| *session.client_id == *client_id);
+        if let Some(existing) = &existing
+            && !clean_start
+            && existing.is_resumable()
+        {
+            let claim = Claim { session: Arc::clone(existing), is_resumed: true, replaced: None };
+            if attach(&claim) {
+                return Some(claim);
             }
+            // It ended in between; it is replaced like any other that does not last.
+        }
+        let claim = match existing {
             Some(existing) => {
                 let session = make();
                 let replaced = Some(std::mem::replace(existing, session.clone()));
@@ -73,7 +81,8 @@ impl Registry {
                 Claim { session, is_resumed: false, replaced: None }
             }
         };
-        attach(&claim);
+        let is_attached = attach(&claim);
+        debug_assert!(is_attached, "nobody else knows a new session");
         Some(claim)
     }
 

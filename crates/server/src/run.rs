@@ -127,9 +127,6 @@ fn reload(loaded: &mut Loaded, node: &Node, log: &log::Handle) {
         tracing::info!("configuration reloaded: nothing changed");
         return;
     }
-    for change in &changes {
-        tracing::info!("configuration reloaded: {change}");
-    }
     if let Err(error) = log.set_level(&new.config.log.level) {
         tracing::error!(%error, "log level not changed");
     }
@@ -140,6 +137,13 @@ fn reload(loaded: &mut Loaded, node: &Node, log: &log::Handle) {
     config.server.connections_max = loaded.config.server.connections_max;
     node.set_settings(Settings::new(config));
     *loaded = new;
+    for change in &changes {
+        if change.is_reloadable() {
+            tracing::info!("configuration reloaded: {change}");
+        } else {
+            tracing::warn!("configuration not reloaded: {change}");
+        }
+    }
 }
 
 /// Tells every client, waits for outboxes to drain, and ends whatever the grace time leaves.

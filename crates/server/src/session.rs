@@ -11,7 +11,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acks::{Acknowledgement, Kind};
+pub(crate) use acks::{Acknowledgement, Kind, Received};
 pub(crate) use delivery::take_dropped;
 pub(crate) use lifecycle::{Attach, Ended, Will};
 pub(crate) use queue::Queue;
@@ -19,15 +19,17 @@ pub(crate) use queue::Queue;
 use crate::link::Link;
 use crate::outbox::Outbox;
 use crate::settings::QueueLimits;
+use foldhash::fast::FixedState;
 use meridian_broker::broker::Handle;
 use meridian_broker::target::Delivery;
-use meridian_broker::{Encodings, Group, Publication, Readiness, Target, Terms, Verdict};
+use meridian_broker::{Encodings, Group, Publication, Readiness, Target, Terms, Verdict, Waiter};
 use meridian_mqtt::{AliasesOut, Inflight, ReasonCode, Version};
 use meridian_router::{FilterId, TargetId};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Qos};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// A session that outlives every connection.
@@ -37,11 +39,38 @@ pub(crate) const EXPIRES_NEVER: u32 = u32::MAX;
 pub(crate) struct Session {
     pub(crate) id: TargetId,
     pub(crate) client_id: Box<str>,
+    /// What stands for the client id in messages.
+    pub(crate) client_hash: u64,
     state: Mutex<State>,
 }
 
-/// Called when a publisher that had to wait may go on.
-type Resume = Box<dyn FnOnce() + Send>;
+/// Whether the connection is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// DISCONNECT is the last thing in the outbox; nothing is added to it.
+    Told,
+    /// It was closed from outside, and its event loop has yet to notice.
+    Evicted,
+}
+
+/// What somebody who does not read from a socket waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    /// A publisher, for room in queue and outbox.
+    Queue,
+    /// The client's own connection, for room in the outbox alone: what its queue waits for are its acknowledgements.
+    Outbox,
+}
+
+/// Why a subscription cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SubscriptionError {
+    /// The session has as many as it may.
+    TooMany,
+    /// The session has ended meanwhile.
+    Ended,
+}
 
 struct State {
     /// The connection, while there is one.
@@ -49,12 +78,11 @@ struct State {
     outbox: Outbox,
     /// Whether some thread has promised to flush.
     is_touched: bool,
-    /// Whether the connection was told to end, and its event loop has yet to notice.
-    is_leaving: bool,
+    leaving: Leaving,
     has_ended: bool,
     version: Version,
     packet_bytes_max: usize,
-    inflight: Inflight<Box<Delivery>>,
+    inflight: Inflight<Arc<Delivery>>,
     queue: Queue,
     limits: Arc<QueueLimits>,
     /// Seconds the session outlives its connection.
@@ -75,7 +103,12 @@ struct Rare {
     expires: Option<Instant>,
     /// When the session's entry in the timing wheel fires, if it has one.
     timer_due: Option<Instant>,
-    waiting: Vec<Resume>,
+    waiting: Vec<(WaitsFor, Waiter)>,
+}
+
+/// What stands for a client id in messages: the same on every connection, and on every node.
+pub(crate) fn client_hash(client_id: &str) -> u64 {
+    FixedState::with_seed(0).hash_one(client_id)
 }
 
 impl Session {
@@ -84,7 +117,7 @@ impl Session {
             link: None,
             outbox: Outbox::default(),
             is_touched: false,
-            is_leaving: false,
+            leaving: Leaving::No,
             has_ended: false,
             version: Version::V311,
             packet_bytes_max: MQTT_PACKET_BYTES_MAX,
@@ -95,55 +128,70 @@ impl Session {
             subscriptions: Vec::new(),
             rare: None,
         };
-        Self { id, client_id: client_id.into(), state: Mutex::new(state) }
-    }
-
-    /// Remembers a subscription; false if the session has as many as it may.
-    pub(crate) fn has_room_for_subscription(&self, count_max: usize) -> bool {
-        let state = self.state.lock();
-        state.subscriptions.len() + state.rare.as_ref().map_or(0, |rare| rare.groups.len()) < count_max
+        let client_hash = client_hash(client_id);
+        Self { id, client_id: client_id.into(), client_hash, state: Mutex::new(state) }
     }
 
     /// Remembers a new subscription.
-    pub(crate) fn add_subscription(&self, handle: Handle) {
+    ///
+    /// # Errors
+    /// [`SubscriptionError`] if it cannot; the caller then ends the subscription again.
+    pub(crate) fn add_subscription(
+        &self,
+        handle: &Handle,
+        count_max: usize,
+    ) -> Result<(), SubscriptionError> {
         let mut state = self.state.lock();
-        match handle {
-            Handle::Filter(filter) => state.subscriptions.push(filter),
-            Handle::Group(group) => state.rare().groups.push(group),
+        if state.has_ended {
+            return Err(SubscriptionError::Ended);
         }
+        if state.subscriptions.len() + state.rare.as_ref().map_or(0, |rare| rare.groups.len()) >= count_max {
+            return Err(SubscriptionError::TooMany);
+        }
+        match handle {
+            Handle::Filter(filter) => state.subscriptions.push(*filter),
+            Handle::Group(group) => state.rare().groups.push(group.clone()),
+        }
+        Ok(())
     }
 
-    /// Forgets a subscription that the broker has ended.
-    pub(crate) fn forget_subscription(&self, handle: &Handle) {
+    /// Forgets a subscription that the broker has ended. Returns what waits for the client because of a share group it
+    /// has left.
+    pub(crate) fn forget_subscription(&self, handle: &Handle) -> Vec<Delivery> {
         let mut state = self.state.lock();
         match handle {
             Handle::Filter(filter) => {
                 if let Some(position) = state.subscriptions.iter().position(|other| other == filter) {
                     state.subscriptions.swap_remove(position);
                 }
+                Vec::new()
             }
-            Handle::Group(group) => state.rare().groups.retain(|other| !Arc::ptr_eq(other, group)),
+            Handle::Group(group) => {
+                state.rare().groups.retain(|other| !Arc::ptr_eq(other, group));
+                state.queue.take_of_group(group)
+            }
         }
     }
 
     /// Appends control packets for the client; they are exempt from the limits of messages. Returns whether the
     /// caller has to flush.
     pub(crate) fn reply(&self, link: &Arc<Link>, packets: &[u8]) -> bool {
-        let mut state = self.state.lock();
-        if !state.is_linked_to(link) {
-            return false;
-        }
-        state.outbox.filling().append(packets);
-        !std::mem::replace(&mut state.is_touched, true)
+        self.append_if_linked(link, |outbox| {
+            outbox.filling().append(packets);
+        })
     }
 
     /// Appends WebSocket control frames. Returns whether the caller has to flush.
     pub(crate) fn reply_control(&self, link: &Arc<Link>, frames: &[u8]) -> bool {
+        self.append_if_linked(link, |outbox| outbox.append_control(frames))
+    }
+
+    fn append_if_linked(&self, link: &Arc<Link>, append: impl FnOnce(&mut Outbox)) -> bool {
         let mut state = self.state.lock();
-        if !state.is_linked_to(link) {
+        if !state.is_linked_to(link) || state.leaving != Leaving::No {
             return false;
         }
-        state.outbox.append_control(frames);
+        append(&mut state.outbox);
         !std::mem::replace(&mut state.is_touched, true)
     }
 
@@ -153,16 +201,23 @@ impl Session {
         state.outbox.is_blocked() && state.outbox.len() > state.limits.outbox_bytes_max
     }
 
-    /// The socket has room again.
-    pub(crate) fn on_writable(&self) {
+    /// Has the waiter called when half the outbox is free. False, without keeping it, if it is already.
+    pub(crate) fn when_outbox_is_low(&self, waiter: Waiter) -> bool {
         let mut state = self.state.lock();
-        state.outbox.unblock();
-        self.write_out(state);
+        if !state.is_connected() || state.is_outbox_low() {
+            return false;
+        }
+        state.add_waiter(WaitsFor::Outbox, waiter);
+        true
     }
 
-    /// Whether the socket took no more at the last write.
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.state.lock().outbox.is_blocked()
+    /// The socket has room again. Cheap if nobody was waiting for that.
+    pub(crate) fn on_writable(&self) {
+        let mut state = self.state.lock();
+        if state.outbox.is_blocked() || state.outbox.is_writing() {
+            state.outbox.unblock();
+            self.write_out(state);
+        }
     }
 
     /// Whether its queue is within its limits.
@@ -171,10 +226,10 @@ impl Session {
         state.queue.len() < state.limits.messages_max && state.queue.bytes() < state.limits.bytes_max
     }
 
-    /// Whether anything waits to be written.
-    pub(crate) fn has_output(&self) -> bool {
+    /// Whether anything waits to be written to `link`.
+    pub(crate) fn has_output(&self, link: &Arc<Link>) -> bool {
         let state = self.state.lock();
-        state.link.is_some() && state.outbox.len() > 0
+        state.is_linked_to(link) && state.outbox.len() > 0
     }
 
     /// Messages that wait and bytes of them, for statistics.
@@ -187,12 +242,12 @@ impl Session {
     /// during the system call.
     fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         loop {
-            let Some(link) = state.link.clone().filter(|_| !state.is_leaving) else { return };
+            let Some(link) = state.link.clone() else { return };
             let Some(mut buffer) = state.outbox.begin(link.framing) else { return };
             drop(state);
             let result = buffer.write_to(&link.socket);
             state = self.state.lock();
-            if state.is_leaving || !state.is_linked_to(&link) {
+            if state.leaving == Leaving::Evicted || !state.is_linked_to(&link) {
                 drop(state);
                 link.say_farewell(matches!(result, Ok(true)));
                 return;
@@ -207,7 +262,7 @@ impl Session {
             let resume = state.take_waiting_if_low();
             if !resume.is_empty() {
                 drop(state);
-                resume.into_iter().for_each(|resume| resume());
+                resume.into_iter().for_each(|waiter| (waiter.resume)());
                 state = self.state.lock();
             }
             if !goes_on && !has_pumped {
@@ -229,7 +284,7 @@ impl State {
     /// Whether messages can be sent to the client.
     #[inline]
     fn is_connected(&self) -> bool {
-        self.link.is_some() && !self.is_leaving
+        self.link.is_some() && self.leaving == Leaving::No
     }
 
     /// Whether the session outlives its connection, so that unacknowledged messages are kept.
@@ -241,15 +296,30 @@ impl State {
     fn is_low(&self) -> bool {
         self.queue.len() <= self.limits.messages_max / 2
             && self.queue.bytes() <= self.limits.bytes_max / 2
-            && self.outbox.len() <= self.limits.outbox_bytes_max / 2
+            && self.is_outbox_low()
     }
 
-    fn take_waiting_if_low(&mut self) -> Vec<Resume> {
-        match &mut self.rare {
-            Some(rare) if !rare.waiting.is_empty() => {}
-            _ => return Vec::new(),
+    fn is_outbox_low(&self) -> bool {
+        self.outbox.len() <= self.limits.outbox_bytes_max / 2
+    }
+
+    fn add_waiter(&mut self, waits_for: WaitsFor, waiter: Waiter) {
+        let waiting = &mut self.rare().waiting;
+        waiting.retain(|(_, other)| other.id != waiter.id);
+        waiting.push((waits_for, waiter));
+    }
+
+    /// Those who need not wait any longer; they are called when the lock is released.
+    fn take_waiting_if_low(&mut self) -> Vec<Waiter> {
+        if self.rare.as_ref().is_none_or(|rare| rare.waiting.is_empty()) || !self.is_outbox_low() {
+            return Vec::new();
         }
-        if self.is_low() { std::mem::take(&mut self.rare().waiting) } else { Vec::new() }
+        let is_low = self.is_low();
+        let (ready, waiting) = std::mem::take(&mut self.rare().waiting)
+            .into_iter()
+            .partition(|(waits_for, _)| is_low || *waits_for == WaitsFor::Outbox);
+        self.rare().waiting = waiting;
+        ready.into_iter().map(|(_, waiter)| waiter).collect()
     }
 }
 
@@ -291,12 +361,12 @@ impl Target for Session {
         self.state.lock().evict(ReasonCode::QuotaExceeded);
     }
 
-    fn when_there_is_room(&self, resume: Box<dyn FnOnce() + Send>) -> bool {
+    fn when_there_is_room(&self, waiter: Waiter) -> bool {
         let mut state = self.state.lock();
         if state.has_ended || !state.is_connected() || state.is_low() {
             return false;
         }
-        state.rare().waiting.push(resume);
+        state.add_waiter(WaitsFor::Queue, waiter);
         true
     }
 }

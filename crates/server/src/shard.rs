@@ -9,10 +9,10 @@ mod connection;
 mod inbox;
 mod read;
 
-pub(crate) use connection::{Connection, End, Stage};
+pub(crate) use connection::{Connection, End, Stage, Waits};
 pub(crate) use inbox::{Command, ShardHandle};
 
-use crate::listener::Bound;
+use crate::listener::{Bound, Kind};
 use crate::node::Node;
 use crate::session::Acknowledgement;
 use crate::settings::Settings;
@@ -35,6 +35,9 @@ const ROUTE_CACHE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long a loop must have been idle before it frees pooled buffers.
 const IDLE_MILLIS: u64 = 2_000;
 
+/// How often a loop that stops looks whether its clients have taken their last messages.
+const DRAIN_MILLIS: u64 = 10;
+
 /// The token of the waker.
 const WAKE: Token = Token(usize::MAX);
 
@@ -51,6 +54,10 @@ pub(crate) struct Shard {
     turn: Turn,
     /// Connections that may have more to read although the kernel will not say so.
     again: Vec<usize>,
+    /// Listeners that may have more connections although the kernel will not say so.
+    accept_again: Vec<usize>,
+    /// The last serial number given to a connection.
+    serial: u64,
     is_draining: bool,
 }
 
@@ -97,6 +104,8 @@ impl Shard {
             buffer: vec![0; READ_BUFFER_BYTES],
             turn,
             again: Vec::new(),
+            accept_again: Vec::new(),
+            serial: 0,
             is_draining: false,
         }
     }
@@ -137,19 +146,22 @@ impl Shard {
                     }
                 }
             }
+            for listener in std::mem::take(&mut self.accept_again) {
+                self.accept(listener);
+            }
             for key in std::mem::take(&mut self.again) {
                 self.on_readable(key, true);
             }
             self.run_timers();
             self.end_turn();
-            if self.is_draining && self.connections.is_empty() {
+            if self.is_draining && !self.sweep_drained() {
                 return Ok(());
             }
         }
     }
 
     fn timeout(&self, last_busy: Instant) -> Option<Duration> {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || !self.accept_again.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = clock::now();
@@ -157,7 +169,8 @@ impl Shard {
         let shared = if self.index == 0 { self.node.next_timer_millis(now) } else { None };
         // One more look a while after the last event, to free what an idle loop does not need.
         let idle = (now.since(last_busy) < Duration::from_millis(IDLE_MILLIS)).then_some(IDLE_MILLIS);
-        [own, shared, idle].into_iter().flatten().min().map(Duration::from_millis)
+        let drain = self.is_draining.then_some(DRAIN_MILLIS);
+        [own, shared, drain, idle].into_iter().flatten().min().map(Duration::from_millis)
     }
 
     /// Writes out everything that waits and adds up what was counted.
@@ -203,7 +216,10 @@ impl Shard {
     /// Shutdown: no new connections; clients are told and closed once their outboxes are written.
     fn stop(&mut self) {
         for bound in &mut self.listeners {
-            bound.deregister(self.poll.registry());
+            // Health checks go on being answered: not ready any more.
+            if bound.kind() == Kind::Mqtt {
+                bound.close(self.poll.registry());
+            }
         }
         self.is_draining = true;
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();

@@ -61,8 +61,8 @@ pub struct Message {
     pub received: Instant,
     /// When it is of no use any more; [`Instant::NEVER`] if no expiry interval was set.
     pub expires: Instant,
-    /// The target that published it, so that "no local" can be honoured; 0 if none did.
-    pub publisher: u32,
+    /// A hash of the publisher's client id, so that "no local" can be honoured later; 0 if there was none.
+    pub client_hash: u64,
 }
 
 impl Message {

@@ -35,17 +35,13 @@ struct Granted {
     assigned_client_id: Option<String>,
 }
 
-/// The first packet of a connection: nothing but CONNECT will do [MQTT-3.1.0-1].
+/// The first packet of a connection. That it is a CONNECT has been seen from its first byte [MQTT-3.1.0-1].
 pub(super) fn handle_first(
     connection: &mut Connection,
     turn: &mut Turn,
     first_byte: u8,
     body: &[u8],
 ) -> Result<(), End> {
-    if first_byte >> 4 != 1 {
-        let what = "the first packet of a connection must be CONNECT".to_owned();
-        return Err(End::Protocol { reason: ReasonCode::ProtocolError, what });
-    }
     let connect = match decode(Version::V5, first_byte, body) {
         Ok(Packet::Connect(connect)) => connect,
         Ok(_) => return Err(super::protocol_error("not a CONNECT")),
@@ -82,7 +78,8 @@ fn send_connack(connection: &mut Connection, version: Version, connack: Connack<
 /// 3.1.1 answers only what its return codes can say, here the unknown version [MQTT-3.1.4-1].
 fn refuse_undecodable(connection: &mut Connection, body: &[u8], error: DecodeError) -> End {
     let (version, reason) = (answer_version(body), error.reason);
-    if version == Version::V5 || reason == ReasonCode::UnsupportedProtocolVersion {
+    let speaks_mqtt = body.starts_with(b"\0\x04MQTT") || body.starts_with(b"\0\x06MQIsdp");
+    if version == Version::V5 || speaks_mqtt && reason == ReasonCode::UnsupportedProtocolVersion {
         let reason_string = Some(error.what.as_str());
         send_connack(connection, version, Connack { reason, reason_string, ..Connack::default() });
     }
@@ -101,7 +98,7 @@ fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -
         packet_bytes_max: granted.packet_bytes_max,
         alias_maximum: granted.aliases_out,
         expiry_secs: granted.expiry_secs,
-        will: connect.will.as_ref().map(|_| will_of(connect, turn.context.now)),
+        will: connect.will.as_ref().map(|_| will_of(connect, client_id, turn.context.now)),
         limits: limits.clone(),
     };
     let node = turn.node.clone();
@@ -113,7 +110,10 @@ fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -
         || node.broker.register(|id| Arc::new(Session::new(id, client_id, limits))),
         |claim| {
             let connack = connack(&settings, connect, &granted, claim.is_resumed);
-            ended = claim.session.attach(attach, &connack);
+            let attached = claim.session.attach(&attach, &connack);
+            let is_attached = attached.is_some();
+            ended = attached.unwrap_or_default();
+            is_attached
         },
     );
     let Some(claim) = claim else {
@@ -176,10 +176,8 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
     // 3.1.1 has no way to tell the client, so its own keep alive holds there.
     let keep_alive_secs =
         if is_lowered && connect.version == Version::V5 { keep_alive_max } else { connect.keep_alive_secs };
-    let seconds_of =
-        |duration: crate::config::Duration| u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER);
     let expiry_secs = match connect.version {
-        Version::V5 => connect.session_expiry_secs.unwrap_or(0).min(seconds_of(mqtt.session_expiry_max)),
+        Version::V5 => connect.session_expiry_secs.unwrap_or(0).min(expiry_max(settings)),
         Version::V311 if connect.clean_start => 0,
         Version::V311 => seconds_of(mqtt.session_expiry_v311).max(1),
     };
@@ -193,6 +191,15 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         aliases_out: connect.topic_alias_maximum.min(mqtt.topic_alias_outgoing),
         assigned_client_id,
     })
+}
+
+/// The longest session expiry interval there may be, in seconds.
+pub(super) fn expiry_max(settings: &Settings) -> u32 {
+    seconds_of(settings.config.mqtt.session_expiry_max)
+}
+
+fn seconds_of(duration: crate::config::Duration) -> u32 {
+    u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER)
 }
 
 fn connack(settings: &Settings, connect: &Connect<'_>, granted: &Granted, is_resumed: bool) -> Vec<u8> {
@@ -220,7 +227,7 @@ fn connack(settings: &Settings, connect: &Connect<'_>, granted: &Granted, is_res
     packet
 }
 
-fn will_of(connect: &Connect<'_>, now: Instant) -> Box<Will> {
+fn will_of(connect: &Connect<'_>, client_id: &str, now: Instant) -> Box<Will> {
     let will = connect.will.as_ref().expect("asked for only if there is one");
     let message = Message {
         topic: will.topic.into(),
@@ -230,7 +237,7 @@ fn will_of(connect: &Connect<'_>, now: Instant) -> Box<Will> {
         properties: will.properties.clone(),
         received: now,
         expires: Instant::NEVER,
-        publisher: 0,
+        client_hash: crate::session::client_hash(client_id),
     };
     Box::new(Will { message: Arc::new(message), delay_secs: will.delay_secs, expiry_secs: will.expiry_secs })
 }

@@ -1,17 +1,26 @@
 //! PUBLISH from clients.
 
 use super::{Client, protocol_error};
+use crate::link::Link;
+use crate::session::Received;
 use crate::shard::{End, Turn};
-use meridian_broker::{Counter, Publication};
+use meridian_broker::{Counter, Outcome, Publication};
 use meridian_mqtt::decode::decode;
 use meridian_mqtt::packet::{Ack, Publish};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
 use meridian_types::Qos;
+use std::sync::Arc;
 
 const PUBACK_SUCCESS: [u8; 2] = [super::PUBACK, 2];
 
 impl Client {
-    pub(super) fn handle_publish(&mut self, turn: &mut Turn, first_byte: u8, body: &[u8]) -> Result<(), End> {
+    pub(super) fn handle_publish(
+        &mut self,
+        link: &Arc<Link>,
+        turn: &mut Turn,
+        first_byte: u8,
+        body: &[u8],
+    ) -> Result<(), End> {
         let Packet::Publish(publish) = decode(self.version, first_byte, body)? else {
             return Err(protocol_error("not a PUBLISH"));
         };
@@ -34,27 +43,34 @@ impl Client {
                     turn.replies.extend_from_slice(&[super::PUBACK, 3, high, low, reason.byte()]);
                 }
             }
-            Qos::ExactlyOnce => self.handle_exactly_once(turn, &publish)?,
+            Qos::ExactlyOnce => self.handle_exactly_once(link, turn, &publish)?,
         }
         Ok(())
     }
 
     /// QoS 2, method A of §4.3.3: publish at the first PUBLISH, and remember the id until PUBREL.
-    fn handle_exactly_once(&mut self, turn: &mut Turn, publish: &Publish<'_>) -> Result<(), End> {
+    fn handle_exactly_once(
+        &mut self,
+        link: &Arc<Link>,
+        turn: &mut Turn,
+        publish: &Publish<'_>,
+    ) -> Result<(), End> {
         let id = publish.packet_id;
-        let Some(is_new) = self.session.receive(id, self.receive_maximum) else {
-            return Err(End::Protocol {
-                reason: ReasonCode::ReceiveMaximumExceeded,
-                what: format!(
+        let mut reason = ReasonCode::Success;
+        match self.session.receive(link, id, self.receive_maximum) {
+            Received::New => {
+                turn.context.counters.add(Counter::PublishedQos2, 1);
+                reason = self.publish(turn, publish)?;
+            }
+            Received::Again => {}
+            Received::TooMany => {
+                let what = format!(
                     "more than {} QoS 2 messages without PUBREL, the receive maximum of CONNACK",
                     self.receive_maximum
-                ),
-            });
-        };
-        let mut reason = ReasonCode::Success;
-        if is_new {
-            turn.context.counters.add(Counter::PublishedQos2, 1);
-            reason = self.publish(turn, publish)?;
+                );
+                return Err(End::Protocol { reason: ReasonCode::ReceiveMaximumExceeded, what });
+            }
+            Received::Stale => return Ok(()),
         }
         let ack = Ack { packet_id: id, reason, ..Ack::default() };
         encode::encode(&Packet::Pubrec(ack), self.version, &mut turn.replies);
@@ -87,7 +103,13 @@ impl Client {
         publication.retain = publish.retain;
         publication.properties = publish.properties.as_deref();
         publication.publisher = self.session.id;
+        publication.client_hash = self.session.client_hash;
         let outcome = turn.node.publish(&mut turn.context, &mut publication);
-        Ok(if outcome.matched { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers })
+        Ok(match outcome {
+            // Delivered, but the publisher must know that it is not kept.
+            Outcome { retain_refused: true, .. } => ReasonCode::QuotaExceeded,
+            Outcome { matched: true, .. } => ReasonCode::Success,
+            Outcome { matched: false, .. } => ReasonCode::NoMatchingSubscribers,
+        })
     }
 }

@@ -2,17 +2,19 @@
 
 use super::Client;
 use crate::link::Link;
+use crate::session::SubscriptionError;
 use crate::shard::Turn;
 use meridian_broker::{Counter, Publication, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
-use meridian_types::{Qos, SharedFilter, TopicFilter};
+use meridian_types::{Qos, SharedFilter, TopicError, TopicFilter};
 use std::sync::Arc;
 
 /// Retained messages owed to a new subscription.
 struct Owed<'a> {
     filter: TopicFilter<'a>,
     terms: Terms,
+    no_local: bool,
 }
 
 impl Client {
@@ -43,8 +45,13 @@ impl Client {
         // Clients expect the answer before the first message.
         self.send_replies(link, turn);
         let target = self.session.clone() as Arc<dyn Target>;
-        for Owed { filter, terms } in owed {
+        for Owed { filter, mut terms, no_local } in owed {
+            // A client that asks again and again without reading is not given more than its queue holds.
+            terms.is_exempt = self.session.has_queue_room();
             for message in turn.node.broker.retained_matching(filter, turn.context.now) {
+                if no_local && message.client_hash == self.session.client_hash {
+                    continue;
+                }
                 let mut publication = Publication::of_message(&message, turn.context.now);
                 turn.node.broker.deliver(&mut turn.context, &target, &mut publication, &terms);
             }
@@ -63,12 +70,6 @@ impl Client {
             turn.context.counters.add(Counter::SubscribeRefusedInvalid, 1);
             (ReasonCode::TopicFilterInvalid, format!("filter {:?}: {error}", request.filter))
         })?;
-        let count_max = turn.settings.config.mqtt.subscriptions_max;
-        if !self.session.has_room_for_subscription(count_max) {
-            turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
-            let what = format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)");
-            return Err((ReasonCode::QuotaExceeded, what));
-        }
         let options = SubscribeOptions {
             qos: request.qos,
             no_local: request.no_local,
@@ -77,10 +78,21 @@ impl Client {
         };
         let target = self.session.clone() as Arc<dyn Target>;
         let subscribed = turn.node.broker.subscribe(target, self.session.id, filter, options);
-        turn.context.counters.add(Counter::Subscribed, 1);
         if subscribed.is_new {
-            self.session.add_subscription(subscribed.handle);
+            let count_max = turn.settings.config.mqtt.subscriptions_max;
+            if let Err(error) = self.session.add_subscription(&subscribed.handle, count_max) {
+                turn.node.broker.unsubscribe_handle(self.session.id, &subscribed.handle);
+                turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
+                let what = match error {
+                    SubscriptionError::TooMany => {
+                        format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)")
+                    }
+                    SubscriptionError::Ended => "the session has ended".to_owned(),
+                };
+                return Err((ReasonCode::QuotaExceeded, what));
+            }
         }
+        turn.context.counters.add(Counter::Subscribed, 1);
         let wants_retained = match request.retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => subscribed.is_new,
@@ -88,36 +100,40 @@ impl Client {
         };
         // A shared subscription gets no retained messages (MQTT 5.0 §4.8.2).
         if wants_retained && filter.group.is_none() {
-            // A client that asks again and again without reading is not given more than its queue holds.
-            let is_exempt = self.session.has_queue_room();
             let subscription_ids = id.map(|id| Arc::from([id].as_slice()));
-            let terms = Terms {
-                qos: request.qos,
-                from_retained: true,
-                is_exempt,
-                subscription_ids,
-                ..Terms::default()
-            };
-            owed.push(Owed { filter: filter.filter, terms });
+            let terms = Terms { qos: request.qos, from_retained: true, subscription_ids, ..Terms::default() };
+            owed.push(Owed { filter: filter.filter, terms, no_local: request.no_local });
         }
         Ok(request.qos)
     }
 
     pub(super) fn handle_unsubscribe(&self, turn: &mut Turn, unsubscribe: &Unsubscribe<'_>) {
-        let reasons = unsubscribe.filters.iter().map(|filter| self.unsubscribe(turn, filter)).collect();
-        let unsuback = Suback { packet_id: unsubscribe.packet_id, reasons, ..Suback::default() };
+        let mut problem = None;
+        let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
+        for filter in &unsubscribe.filters {
+            reasons.push(self.unsubscribe(turn, filter).unwrap_or_else(|error| {
+                problem.get_or_insert_with(|| format!("filter {filter:?}: {error}"));
+                ReasonCode::TopicFilterInvalid
+            }));
+        }
+        let unsuback = Suback {
+            packet_id: unsubscribe.packet_id,
+            reason_string: problem.as_deref().and_then(|what| self.reason_string(what)),
+            user_properties: Vec::new(),
+            reasons,
+        };
         encode::encode(&Packet::Unsuback(unsuback), self.version, &mut turn.replies);
     }
 
-    fn unsubscribe(&self, turn: &Turn, filter: &str) -> ReasonCode {
-        let Ok(filter) = SharedFilter::parse(filter) else { return ReasonCode::TopicFilterInvalid };
-        match turn.node.broker.unsubscribe(self.session.id, filter) {
-            Some(handle) => {
-                self.session.forget_subscription(&handle);
-                ReasonCode::Success
-            }
-            None => ReasonCode::NoSubscriptionExisted,
-        }
+    fn unsubscribe(&self, turn: &mut Turn, filter: &str) -> Result<ReasonCode, TopicError> {
+        let filter = SharedFilter::parse(filter)?;
+        let Some(handle) = turn.node.broker.unsubscribe(self.session.id, filter) else {
+            return Ok(ReasonCode::NoSubscriptionExisted);
+        };
+        let waiting = self.session.forget_subscription(&handle);
+        // What a member that leaves has not been sent yet is for the others.
+        turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);
+        Ok(ReasonCode::Success)
     }
 }
 

@@ -39,30 +39,45 @@ impl Session {
         let has_output = state.outbox.len() > before;
         let is_first = has_output && !std::mem::replace(&mut state.is_touched, true);
         drop(state);
-        resume.into_iter().for_each(|resume| resume());
+        resume.into_iter().for_each(|waiter| (waiter.resume)());
         is_first
     }
 
-    /// Notes a QoS 2 message as received. `Some(true)` if it is new, `Some(false)` if it was received before and
-    /// must not be published again, `None` if the client exceeds `maximum`.
-    pub(crate) fn receive(&self, id: u16, maximum: u16) -> Option<bool> {
+    /// Notes a QoS 2 message as received over `link`.
+    pub(crate) fn receive(&self, link: &Arc<Link>, id: u16, maximum: u16) -> Received {
         let mut state = self.state.lock();
+        if !state.is_linked_to(link) {
+            return Received::Stale;
+        }
         let received = &mut state.rare().received;
         if received.contains(&id) {
-            return Some(false);
+            return Received::Again;
         }
         if received.len() >= usize::from(maximum) {
-            return None;
+            return Received::TooMany;
         }
         received.insert(id);
-        Some(true)
+        Received::New
     }
 
-    /// PUBREL arrived: the id is free again. False if it was not in use.
-    pub(crate) fn release(&self, id: u16) -> bool {
+    /// PUBREL arrived over `link`: the id is free again. False if it was not in use.
+    pub(crate) fn release(&self, link: &Arc<Link>, id: u16) -> bool {
         let mut state = self.state.lock();
-        state.rare.as_mut().is_some_and(|rare| rare.received.remove(&id))
+        state.is_linked_to(link) && state.rare.as_mut().is_some_and(|rare| rare.received.remove(&id))
     }
+}
+
+/// What a QoS 2 PUBLISH is to the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// To be published.
+    New,
+    /// Published before: only the acknowledgement is owed.
+    Again,
+    /// More than the client may have under way.
+    TooMany,
+    /// Of a connection that is not the session's any more.
+    Stale,
 }
 
 impl State {

@@ -1,15 +1,17 @@
 //! Messages on their way to the client: into the outbox if it can be sent now, else into the queue.
 
-use super::{Session, State};
+use super::State;
 use crate::clock;
 use crate::settings::Overflow;
 use meridian_broker::target::Delivery;
 use meridian_broker::{Encodings, Publication, Terms, Verdict};
 use meridian_mqtt::Version;
 use meridian_mqtt::encode::{PublishHead, encode_publish_head, publish_len};
+use meridian_mqtt::inflight::Resend;
 use meridian_router::TargetId;
 use meridian_types::{Instant, Message, Qos};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// Payloads from this size on are shared rather than copied, if several targets get them.
 const SHARED_PAYLOAD_BYTES_MIN: usize = 1024;
@@ -93,11 +95,11 @@ impl State {
     }
 
     /// What redelivery will need, if there can be one.
-    fn keep(&self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Option<Box<Delivery>> {
+    fn keep(&self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Option<Arc<Delivery>> {
         if !self.is_persistent() && terms.group.is_none() {
             return None;
         }
-        Some(Box::new(Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } }))
+        Some(Arc::new(Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } }))
     }
 
     /// A delivery whose wire form is its own.
@@ -122,7 +124,7 @@ impl State {
             0
         } else {
             let keeps = self.is_persistent() || delivery.terms.group.is_some();
-            self.inflight.send(qos, keeps.then(|| Box::new(delivery.clone()))).expect("room was checked")
+            self.inflight.send(qos, keeps.then(|| Arc::new(delivery.clone()))).expect("room was checked")
         };
         self.write_publish(delivery, id, false, now);
         true
@@ -160,26 +162,27 @@ impl State {
 
     /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any.
     pub(super) fn pump(&mut self) -> bool {
-        if self.queue.is_empty() || !self.is_connected() {
+        if !self.is_connected() {
             return false;
         }
+        let mut has_moved = self.resend();
+        if self.queue.is_empty() {
+            return has_moved;
+        }
         let now = clock::now();
-        let mut has_moved = false;
         while let Some(delivery) = self.queue.front() {
             let needs_room = delivery.terms.qos != Qos::AtMostOnce;
             if self.outbox.len() >= self.limits.outbox_bytes_max || needs_room && !self.inflight.has_room() {
                 break;
             }
             let Some(delivery) = self.queue.pop() else { break };
-            let mut dropped = DROPPED.get();
             if delivery.message.is_expired(now) {
-                dropped.expired += 1;
+                count_dropped(|dropped| dropped.expired += 1);
             } else if self.send_delivery(&delivery, now) {
                 has_moved = true;
             } else {
-                dropped.too_large += 1;
+                count_dropped(|dropped| dropped.too_large += 1);
             }
-            DROPPED.set(dropped);
         }
         has_moved
     }
@@ -203,14 +206,19 @@ impl State {
         let delivery = Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } };
         let size = size_of::<Delivery>() + delivery.message.size();
         let limits = self.limits.clone();
+        if size > limits.bytes_max && !terms.is_exempt {
+            return Verdict::DroppedFull;
+        }
         let mut verdict = Verdict::Taken { first: false };
+        let mut dropped = 0;
         while !terms.is_exempt && self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
             match limits.overflow {
                 Overflow::DropOldest => {
                     if self.queue.pop().is_none() {
                         return Verdict::DroppedFull;
                     }
-                    verdict = Verdict::TakenForOldest;
+                    dropped += 1;
+                    verdict = Verdict::TakenForOldest { dropped };
                 }
                 Overflow::Disconnect if !is_away => return Verdict::CutOff,
                 Overflow::Block if !is_away && publication.publisher != own_id => {
@@ -230,25 +238,38 @@ impl State {
     }
 }
 
-impl Session {
-    /// Sends again what was in flight when the last connection ended, then what the queue holds.
-    pub(super) fn resend(state: &mut State) {
-        let now = clock::now();
-        // The list is borrowed while the outbox is written to; it is put back unchanged.
-        let inflight = std::mem::replace(&mut state.inflight, meridian_mqtt::Inflight::new(0));
-        for (id, resend) in inflight.resend() {
+impl State {
+    /// Sends again what was in flight when the last connection ended, as far as the window allows. Returns whether it
+    /// sent any.
+    fn resend(&mut self) -> bool {
+        let mut has_sent = false;
+        while let Some((id, resend)) = self.inflight.next_resend() {
+            has_sent = true;
             match resend {
-                meridian_mqtt::inflight::Resend::Publish(delivery) => {
-                    state.write_publish(delivery, id, true, now)
+                Resend::Publish(delivery) => {
+                    let now = clock::now();
+                    if self.size_with_alias(&delivery, now) > self.packet_bytes_max {
+                        // As if it were done: the client will never take it [MQTT-3.1.2-25].
+                        self.inflight.abandon(id);
+                        count_dropped(|dropped| dropped.too_large += 1);
+                    } else {
+                        self.write_publish(&delivery, id, true, now);
+                    }
                 }
-                meridian_mqtt::inflight::Resend::Pubrel => {
-                    state.outbox.filling().append(&[0x62, 2, (id >> 8) as u8, id as u8]);
+                Resend::Pubrel => {
+                    let [high, low] = id.to_be_bytes();
+                    self.outbox.filling().append(&[0x62, 2, high, low]);
                 }
             }
         }
-        state.inflight = inflight;
-        state.pump();
+        has_sent
     }
+}
+
+fn count_dropped(count: impl FnOnce(&mut Dropped)) {
+    let mut dropped = DROPPED.get();
+    count(&mut dropped);
+    DROPPED.set(dropped);
 }
 
 fn head_of<'a>(publication: &Publication<'a>, qos: Qos, retain: bool) -> PublishHead<'a> {

@@ -1,11 +1,11 @@
 //! Attaching a connection to a session, detaching it, and the session's end.
 
-use super::{EXPIRES_NEVER, Rare, Session, State};
+use super::{EXPIRES_NEVER, Leaving, Rare, Session, State};
 use crate::link::Link;
 use crate::outbox::{Framing, Outbox};
 use crate::settings::QueueLimits;
-use meridian_broker::Group;
 use meridian_broker::target::Delivery;
+use meridian_broker::{Group, Waiter};
 use meridian_mqtt::packet::Disconnect;
 use meridian_mqtt::{AliasesOut, Packet, ReasonCode, Version, encode};
 use meridian_router::FilterId;
@@ -47,13 +47,13 @@ pub(crate) struct Ended {
     pub(crate) has_session_ended: bool,
     /// When the session wants to be looked at again.
     pub(crate) timer: Option<Instant>,
-    waiting: Vec<super::Resume>,
+    waiting: Vec<(super::WaitsFor, Waiter)>,
 }
 
 impl Ended {
     /// Lets publishers go on that waited for this session.
     pub(crate) fn resume_waiting(&mut self) {
-        self.waiting.drain(..).for_each(|resume| resume());
+        self.waiting.drain(..).for_each(|(_, waiter)| (waiter.resume)());
     }
 }
 
@@ -65,9 +65,13 @@ impl Session {
     }
 
     /// Makes `attach.link` the session's connection. An older one is evicted; its will is returned if the client is
-    /// owed it. `connack` is the first thing to be sent, before anything is delivered again.
-    pub(crate) fn attach(&self, attach: Attach, connack: &[u8]) -> Ended {
+    /// owed it. `connack` is the first thing to be sent, before anything is delivered again. `None`, and nothing
+    /// happens, if the session has ended meanwhile.
+    pub(crate) fn attach(&self, attach: &Attach, connack: &[u8]) -> Option<Ended> {
         let mut state = self.state.lock();
+        if state.has_ended {
+            return None;
+        }
         let mut ended = Ended::default();
         if state.link.is_some() {
             state.evict(ReasonCode::SessionTakenOver);
@@ -75,39 +79,55 @@ impl Session {
             ended.will = state.take_will().filter(|will| will.delay_secs == 0);
         }
         state.outbox = Outbox::default();
-        state.link = Some(attach.link);
-        state.is_leaving = false;
+        state.link = Some(attach.link.clone());
+        state.leaving = Leaving::No;
         state.version = attach.version;
         state.packet_bytes_max = attach.packet_bytes_max;
-        state.inflight.set_window(attach.window);
-        state.limits = attach.limits;
+        state.inflight.reconnect(attach.window);
+        state.limits = attach.limits.clone();
         state.expiry_secs = attach.expiry_secs;
         if attach.alias_maximum > 0 || attach.will.is_some() || state.rare.is_some() {
             let rare = state.rare();
             rare.aliases = (attach.alias_maximum > 0).then(|| AliasesOut::new(attach.alias_maximum));
-            rare.will = attach.will;
+            rare.will = attach.will.clone();
             (rare.will_due, rare.expires) = (None, None);
         }
         state.outbox.filling().append(connack);
-        Self::resend(&mut state);
+        state.pump();
         state.is_touched = false;
         self.write_out(state);
-        ended
+        Some(ended)
     }
 
-    /// Discards the will: the client said goodbye [MQTT-3.14.4-3].
-    pub(crate) fn discard_will(&self) {
-        self.state.lock().take_will();
-    }
-
-    /// Changes how long the session outlives this connection. False if that is not allowed: from "not at all".
-    pub(crate) fn set_expiry(&self, expiry_secs: u32) -> bool {
+    /// DISCONNECT over `link`: the will is discarded unless it is wanted [MQTT-3.14.4-3], and the session may get
+    /// another expiry interval. False if that is not allowed: from "not at all". Nothing happens if the session has
+    /// another connection by now.
+    pub(crate) fn say_goodbye(&self, link: &Arc<Link>, wants_will: bool, expiry_secs: Option<u32>) -> bool {
         let mut state = self.state.lock();
-        if state.expiry_secs == 0 && expiry_secs > 0 {
-            return false;
+        if !state.is_linked_to(link) {
+            return true;
         }
-        state.expiry_secs = expiry_secs;
+        if let Some(expiry_secs) = expiry_secs {
+            if state.expiry_secs == 0 && expiry_secs > 0 {
+                return false;
+            }
+            state.expiry_secs = expiry_secs;
+        }
+        if !wants_will {
+            state.take_will();
+        }
         true
+    }
+
+    /// Sends `packets` as the last thing on `link`, and as much of it as the socket takes now.
+    pub(crate) fn say_last(&self, link: &Arc<Link>, packets: &[u8]) {
+        let mut state = self.state.lock();
+        if !state.is_linked_to(link) || state.leaving != Leaving::No {
+            return;
+        }
+        state.outbox.filling().append(packets);
+        state.leaving = Leaving::Told;
+        self.write_out(state);
     }
 
     /// The connection `link` is over. Nothing happens if the session has another by now.
@@ -152,13 +172,25 @@ impl Session {
     }
 }
 
+/// A DISCONNECT that says why is at least this much below the client's maximum packet size.
+const REASON_STRING_BYTES_MAX: usize = 256;
+
 /// The DISCONNECT to send; 3.1.1 has none from the server.
-fn farewell(version: Version, reason: ReasonCode) -> Option<Vec<u8>> {
+fn farewell(version: Version, reason: ReasonCode, packet_bytes_max: usize) -> Option<Vec<u8>> {
     if version != Version::V5 {
         return None;
     }
+    let text = match reason {
+        ReasonCode::SessionTakenOver => "another connection has the same client id",
+        ReasonCode::QuotaExceeded => {
+            "too slow: more waits than queue.messages_max or queue.bytes_max allow, and queue.overflow is disconnect"
+        }
+        _ => "",
+    };
+    let fits = !text.is_empty() && packet_bytes_max >= REASON_STRING_BYTES_MAX;
+    let disconnect = Disconnect { reason, reason_string: fits.then_some(text), ..Disconnect::default() };
     let mut packet = Vec::new();
-    encode::encode(&Packet::Disconnect(Disconnect { reason, ..Disconnect::default() }), version, &mut packet);
+    encode::encode(&Packet::Disconnect(disconnect), version, &mut packet);
     Some(packet)
 }
 
@@ -179,9 +211,9 @@ impl State {
     /// Closes the connection from the server's side, with a DISCONNECT if the client's version has one and the
     /// socket takes it.
     pub(super) fn evict(&mut self, reason: ReasonCode) {
-        let Some(link) = self.link.clone().filter(|_| !self.is_leaving) else { return };
-        self.is_leaving = true;
-        let farewell = farewell(self.version, reason);
+        let Some(link) = self.link.clone().filter(|_| self.leaving != Leaving::Evicted) else { return };
+        let was_told = std::mem::replace(&mut self.leaving, Leaving::Evicted) == Leaving::Told;
+        let farewell = if was_told { None } else { farewell(self.version, reason, self.packet_bytes_max) };
         if self.outbox.is_writing() {
             // Another thread is in the middle of a write: it says goodbye when it is done.
             let framed = farewell.map(|packet| framed(packet, link.framing)).unwrap_or_default();
@@ -226,7 +258,7 @@ impl State {
         let rare = self.rare.take().map(|rare| *rare).unwrap_or_default();
         let Rare { groups, will, waiting, .. } = rare;
         let mut deliveries: Vec<_> =
-            self.inflight.take_unacknowledged().into_iter().map(|kept| *kept).collect();
+            self.inflight.take_unacknowledged().into_iter().map(Arc::unwrap_or_clone).collect();
         deliveries.extend(self.queue.take());
         Ended {
             will,

@@ -1,7 +1,9 @@
 //! What waits for a client that is slow or away.
 
+use meridian_broker::Group;
 use meridian_broker::target::Delivery;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Messages in order, counted in number and bytes.
 #[derive(Debug, Default)]
@@ -47,6 +49,16 @@ impl Queue {
     pub(crate) fn take(&mut self) -> VecDeque<Delivery> {
         self.bytes = 0;
         std::mem::take(&mut self.deliveries)
+    }
+
+    /// Takes out what is there because of a share group.
+    pub(crate) fn take_of_group(&mut self, group: &Arc<Group>) -> Vec<Delivery> {
+        let is_of_group = |delivery: &Delivery| {
+            delivery.terms.group.as_ref().is_some_and(|other| Arc::ptr_eq(other, group))
+        };
+        let (taken, kept): (Vec<_>, Vec<_>) = self.take().into_iter().partition(is_of_group);
+        kept.into_iter().for_each(|delivery| self.push(delivery));
+        taken
     }
 
     /// Whether another message of `size` bytes would exceed the limits.

@@ -1,10 +1,11 @@
 //! Sessions over a loopback socket whose other end the test holds.
 
-use super::{Acknowledgement, Attach, Kind, Session};
+use super::{Acknowledgement, Attach, Kind, Received, Session, SubscriptionError};
 use crate::link::Link;
 use crate::outbox::Framing;
 use crate::settings::{Overflow, QueueLimits};
-use meridian_broker::{Encodings, Publication, Readiness, Target, Terms, Verdict};
+use meridian_broker::broker::Handle;
+use meridian_broker::{Encodings, Publication, Readiness, Target, Terms, Verdict, Waiter};
 use meridian_mqtt::decode::decode;
 use meridian_mqtt::frame::Peek;
 use meridian_mqtt::{Frame, Packet, ReasonCode, Version};
@@ -45,7 +46,7 @@ fn connect(session: &Arc<Session>, limits: QueueLimits, window: u16, expiry_secs
         will: None,
         limits: Arc::new(limits),
     };
-    session.attach(attach, &[]);
+    assert!(session.attach(&attach, &[]).is_some());
     Peer { session: session.clone(), link, socket }
 }
 
@@ -87,7 +88,10 @@ impl Peer {
                     let text = std::str::from_utf8(publish.payload).unwrap();
                     texts.push(format!("{text}{}", if publish.dup { "!" } else { "" }));
                 }
-                Packet::Disconnect(disconnect) => texts.push(disconnect.reason.name().to_owned()),
+                Packet::Disconnect(disconnect) => {
+                    assert!(disconnect.reason_string.is_some(), "a refusal says why");
+                    texts.push(disconnect.reason.name().to_owned());
+                }
                 other => texts.push(format!("{other:?}")),
             }
             rest = &rest[frame.len()..];
@@ -115,7 +119,7 @@ fn a_full_window_queues_and_acknowledgements_let_the_queue_go_on_in_order() {
 #[test]
 fn each_overflow_policy_does_what_it_says() {
     for (overflow, verdict, kept) in [
-        (Overflow::DropOldest, Verdict::TakenForOldest, vec!["sent", "2", "3", "4"]),
+        (Overflow::DropOldest, Verdict::TakenForOldest { dropped: 1 }, vec!["sent", "2", "3", "4"]),
         (Overflow::DropNewest, Verdict::DroppedFull, vec!["sent", "1", "2", "3"]),
         (Overflow::Block, Verdict::TakenButFull, vec!["sent", "1", "2", "3", "4"]),
     ] {
@@ -139,7 +143,7 @@ fn limits_in_bytes_count_as_those_in_messages_do() {
     let _peer = connect(&session, QueueLimits { bytes_max: 1000, messages_max: 1_000_000, ..LIMITS }, 1, 0);
     offer(&session, Qos::AtLeastOnce, "sent");
     assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(600)), Verdict::Taken { first: false });
-    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(600)), Verdict::TakenForOldest);
+    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(600)), Verdict::TakenForOldest { dropped: 1 });
     assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(2000)), Verdict::DroppedFull);
 }
 
@@ -205,7 +209,8 @@ fn a_waiting_publisher_goes_on_when_half_the_queue_is_gone() {
     }
     let resumed = Arc::new(AtomicBool::new(false));
     let flag = resumed.clone();
-    assert!(session.when_there_is_room(Box::new(move || flag.store(true, Relaxed))));
+    let resume = Box::new(move || flag.store(true, Relaxed));
+    assert!(session.when_there_is_room(Waiter { id: 1, resume }));
     for (id, expected) in [(1, false), (2, false), (3, true)] {
         peer.ack(id);
         assert_eq!(resumed.load(Relaxed), expected, "after {id}");
@@ -221,4 +226,57 @@ fn an_expired_session_ends_at_its_timer_and_not_before() {
     assert!(!session.on_timer(Instant::from_millis(10_999)).has_session_ended);
     assert!(session.on_timer(Instant::from_millis(11_000)).has_session_ended);
     assert_eq!(session.readiness(), Readiness::Gone);
+}
+
+#[test]
+fn a_client_with_a_smaller_window_is_sent_the_rest_when_it_acknowledges() {
+    let session = new_session();
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    for payload in ["1", "2", "3"] {
+        offer(&session, Qos::AtLeastOnce, payload);
+    }
+    assert_eq!(peer.received(), ["1", "2", "3"]);
+    let mut peer = connect(&session, LIMITS, 1, 60);
+    offer(&session, Qos::AtLeastOnce, "4");
+    assert_eq!(peer.received(), ["1!"]);
+    peer.ack(1);
+    assert_eq!(peer.received(), ["2!"]);
+    peer.ack(2);
+    assert_eq!(peer.received(), ["3!"]);
+    peer.ack(3);
+    assert_eq!(peer.received(), ["4"]);
+}
+
+#[test]
+fn an_older_connection_has_no_say_in_the_session_any_more() {
+    let session = new_session();
+    let old = connect(&session, LIMITS, 9, 60);
+    let new = connect(&session, LIMITS, 9, 60);
+    assert!(session.say_goodbye(&old.link, false, Some(0)));
+    assert_eq!(session.receive(&old.link, 1, 9), Received::Stale);
+    assert_eq!(session.receive(&new.link, 1, 9), Received::New);
+    assert!(!session.release(&old.link, 1) && session.release(&new.link, 1));
+    assert!(!session.detach(&new.link, Instant::from_millis(2)).has_session_ended);
+}
+
+#[test]
+fn a_session_that_has_ended_takes_no_connection_and_no_subscription() {
+    let session = new_session();
+    let peer = connect(&session, LIMITS, 9, 0);
+    session.detach(&peer.link, Instant::from_millis(2));
+    assert!(!session.is_resumable());
+    let handle = Handle::Filter(meridian_router::FilterId(1));
+    assert_eq!(session.add_subscription(&handle, 10), Err(SubscriptionError::Ended));
+}
+
+#[test]
+fn a_message_larger_than_the_whole_queue_drops_nothing_else() {
+    let session = new_session();
+    let mut peer = connect(&session, QueueLimits { bytes_max: 1000, ..LIMITS }, 1, 0);
+    offer(&session, Qos::AtLeastOnce, "sent");
+    offer(&session, Qos::AtLeastOnce, "waiting");
+    assert_eq!(offer(&session, Qos::AtLeastOnce, &"x".repeat(2000)), Verdict::DroppedFull);
+    assert_eq!(peer.received(), ["sent"]);
+    peer.ack(1);
+    assert_eq!(peer.received(), ["waiting"]);
 }

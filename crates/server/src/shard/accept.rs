@@ -1,6 +1,7 @@
 //! New connections: accepted by whichever loop is awake, placed on the one with the fewest.
 
 use super::{Command, Connection, Shard};
+use crate::listener::Kind;
 use meridian_broker::Counter;
 use mio::net::TcpStream;
 use std::io::ErrorKind;
@@ -37,7 +38,7 @@ impl Shard {
             }
         }
         // Edge-triggered: the kernel says nothing more about those that are left.
-        self.wheel.add(self.turn.context.now, (usize::MAX - listener, self.turn.context.now));
+        self.accept_again.push(listener);
     }
 
     fn place(&mut self, socket: TcpStream, peer: SocketAddr, listener: usize) {
@@ -78,11 +79,12 @@ impl Shard {
             self.turn.settings.config.listener.get(listener).map(|listener| listener.connect_timeout.0);
         let deadline = now.plus_millis(timeout.map_or(10_000, |timeout| timeout.as_millis() as u64));
         let kind = self.listeners[listener].kind();
-        let mut connection = Connection::new(socket, peer, listener, kind, now);
+        self.serial += 1;
+        let mut connection = Connection::new(socket, peer, listener, kind, now, self.serial);
         connection.timer_due = deadline;
         entry.insert(Box::new(connection));
         self.wheel.add(deadline, (key, deadline));
-        if self.is_draining {
+        if self.is_draining && kind == Kind::Mqtt {
             self.close(key, super::End::Shutdown);
         }
     }

@@ -5,8 +5,9 @@ use crate::http::Surface;
 use crate::link::Link;
 use crate::listener::Kind;
 use crate::mqtt::Client;
+use crate::node::TIMER_MILLIS_MAX;
 use crate::outbox::{Buffer, Framing};
-use meridian_broker::{Counter, Target};
+use meridian_broker::{Counter, Target, Waiter};
 use meridian_mqtt::ReasonCode;
 use meridian_types::Instant;
 use meridian_ws as ws;
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     /// The start of a packet whose rest has not come. Usually empty and without memory of its own.
     pub(crate) partial: Vec<u8>,
     pub(crate) websocket: Option<Box<ws::Decoder>>,
+    /// What came in the same read as the request that made it a WebSocket.
+    pub(crate) early: Vec<u8>,
     /// What a full socket has left over of an answer given before there was a session.
     pub(crate) unsent: Option<Box<Buffer>>,
     /// When a byte was last read.
@@ -35,8 +38,22 @@ pub(crate) struct Connection {
     pub(crate) timer_due: Instant,
     /// Tells it from others that had its key before.
     pub(crate) serial: u64,
-    /// Whether reading is suspended until a target has room.
-    pub(crate) is_waiting: bool,
+    /// Whether reading is suspended, and why.
+    pub(crate) waits: Waits,
+    /// Whether `partial` holds packets that were read and not handled yet.
+    pub(crate) has_unhandled: bool,
+}
+
+/// Why a connection is not read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It is.
+    No,
+    /// What it publishes goes to a target that is full, and the policy is to block. Not for longer than
+    /// [`WAIT_MILLIS_MAX`].
+    ForTarget,
+    /// It does not read what it is sent. Its keep alive goes on.
+    ForItself,
 }
 
 /// How far a connection has come.
@@ -84,6 +101,7 @@ impl Connection {
         listener: usize,
         kind: Kind,
         now: Instant,
+        serial: u64,
     ) -> Self {
         let stage = match kind {
             Kind::Mqtt => Stage::Greeting,
@@ -95,22 +113,31 @@ impl Connection {
             stage,
             partial: Vec::new(),
             websocket: None,
+            early: Vec::new(),
             unsent: None,
             last_heard: now,
             timer_due: now,
-            serial: 0,
-            is_waiting: false,
+            serial,
+            waits: Waits::No,
+            has_unhandled: false,
         }
     }
 
     /// Sends an answer to a peer that has no session.
     pub(crate) fn answer(&mut self, bytes: &[u8]) {
-        let mut buffer = self.unsent.take().unwrap_or_default();
-        if self.websocket.is_some() && self.link.framing == Framing::WebSocket {
-            buffer.append_with(|out| ws::encode_frame(out, ws::Opcode::Binary, bytes, None));
+        if self.link.framing == Framing::WebSocket {
+            let mut frame = Vec::new();
+            ws::encode_frame(&mut frame, ws::Opcode::Binary, bytes, None);
+            self.send(&frame);
         } else {
-            buffer.append(bytes);
+            self.send(bytes);
         }
+    }
+
+    /// Sends bytes as they are to a peer that has no session.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let mut buffer = self.unsent.take().unwrap_or_default();
+        buffer.append(bytes);
         // A dead socket is noticed by the next read.
         if matches!(buffer.write_to(&self.link.socket), Ok(false)) {
             self.unsent = Some(buffer);
@@ -152,58 +179,74 @@ impl Shard {
     pub(super) fn on_writable(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if let Stage::Client(client) = &connection.stage {
-            if client.session.is_blocked() {
-                client.session.on_writable();
-                if self.is_draining && !client.session.has_output() {
-                    self.close(key, End::Drained);
-                }
-            }
-        } else if let Some(mut unsent) = connection.unsent.take()
-            && matches!(unsent.write_to(&connection.link.socket), Ok(false))
-        {
+            client.session.on_writable();
+            return;
+        }
+        let Some(mut unsent) = connection.unsent.take() else { return };
+        if matches!(unsent.write_to(&connection.link.socket), Ok(false)) {
             connection.unsent = Some(unsent);
+        } else if connection.waits == Waits::ForItself {
+            connection.waits = Waits::No;
+            self.again.push(key);
         }
     }
 
-    /// Suspends reading until one of `full` has room, or for ten seconds.
-    pub(super) fn wait_for_room(&mut self, key: usize, full: Vec<Arc<dyn Target>>) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.is_waiting = true;
-        connection.serial += 1;
-        let serial = connection.serial;
-        let handle = self.node.shards[self.index].clone();
-        let waits = full.into_iter().filter(|target| {
-            let handle = handle.clone();
-            target.when_there_is_room(Box::new(move || handle.send(Command::Resume { key, serial })))
-        });
-        if waits.count() == 0 {
-            connection.is_waiting = false;
-            self.again.push(key);
+    /// Suspends reading until one of `full` has room, or for a while.
+    pub(super) fn wait_for_targets(&mut self, key: usize, full: Vec<Arc<dyn Target>>) {
+        let mut is_kept = false;
+        for target in full {
+            is_kept |= target.when_there_is_room(self.waiter(key));
+        }
+        if !is_kept {
             return;
         }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.waits = Waits::ForTarget;
         self.turn.context.counters.add(Counter::PublishersBlocked, 1);
         let deadline = self.turn.context.now.plus_millis(WAIT_MILLIS_MAX);
-        if deadline < connection.timer_due || connection.timer_due == Instant::NEVER {
-            connection.timer_due = deadline;
-            self.wheel.add(deadline, (key, deadline));
+        if deadline < connection.timer_due {
+            self.arm(key, deadline);
         }
+    }
+
+    /// Suspends reading until the client has read half of what waits for it.
+    pub(super) fn wait_for_outbox(&mut self, key: usize) {
+        let waiter = self.waiter(key);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Stage::Client(client) = &connection.stage
+            && client.session.when_outbox_is_low(waiter)
+        {
+            connection.waits = Waits::ForItself;
+        }
+    }
+
+    fn waiter(&self, key: usize) -> Waiter {
+        let handle = self.node.shards[self.index].clone();
+        let serial = self.connections.get(key).map_or(0, |connection| connection.serial);
+        let resume = Box::new(move || handle.send(Command::Resume { key, serial }));
+        // Serial numbers are those of one loop.
+        Waiter { id: (self.index as u64) << 48 | serial, resume }
     }
 
     pub(super) fn resume(&mut self, key: usize, serial: u64) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.serial == serial && connection.is_waiting {
-            connection.is_waiting = false;
+        if connection.serial == serial && connection.waits != Waits::No {
+            connection.waits = Waits::No;
+            connection.last_heard = self.turn.context.now;
             self.again.push(key);
         }
     }
 
-    /// Sets the connection's only live entry in the wheel.
+    /// Sets the connection's only live entry in the wheel; one far off is looked at earlier, and set again.
     pub(super) fn arm(&mut self, key: usize, deadline: Instant) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.timer_due = deadline;
-        if deadline != Instant::NEVER {
-            self.wheel.add(deadline, (key, deadline));
+        if deadline == Instant::NEVER {
+            connection.timer_due = deadline;
+            return;
         }
+        let deadline = deadline.min(self.turn.context.now.plus_millis(TIMER_MILLIS_MAX));
+        connection.timer_due = deadline;
+        self.wheel.add(deadline, (key, deadline));
     }
 
     pub(super) fn on_timer(&mut self, key: usize, deadline: Instant) {
@@ -216,14 +259,14 @@ impl Shard {
             return;
         }
         let now = self.turn.context.now;
-        if connection.is_waiting {
-            connection.is_waiting = false;
+        if connection.waits == Waits::ForTarget {
+            connection.waits = Waits::No;
             connection.last_heard = now;
             self.again.push(key);
         }
         let Stage::Client(client) = &connection.stage else {
-            let is_http = matches!(connection.stage, Stage::Http(_));
-            return self.close(key, if is_http { End::Answered } else { End::ConnectTimeout });
+            let is_page = matches!(connection.stage, Stage::Http(Surface::Full));
+            return self.close(key, if is_page { End::Answered } else { End::ConnectTimeout });
         };
         if client.keep_alive_millis == 0 {
             self.arm(key, Instant::NEVER);
@@ -240,11 +283,26 @@ impl Shard {
             && let Some((reason, text)) = End::Shutdown.farewell()
         {
             client.say_farewell(&connection.link, reason, text);
-            if client.session.has_output() {
-                return;
-            }
         }
-        self.close(key, End::Drained);
+    }
+
+    /// Closes what has nothing to write any more. Returns whether any client is left.
+    pub(super) fn sweep_drained(&mut self) -> bool {
+        let is_drained = |connection: &Connection| match &connection.stage {
+            Stage::Client(client) => !client.session.has_output(&connection.link),
+            Stage::Greeting => true,
+            Stage::Http(_) => false,
+        };
+        let drained: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_drained(connection))
+            .map(|(key, _)| key)
+            .collect();
+        for key in drained {
+            self.close(key, End::Drained);
+        }
+        self.connections.iter().any(|(_, connection)| matches!(connection.stage, Stage::Client(_)))
     }
 
     /// Ends a connection: says why if the client is owed that, leaves its session, publishes what that entails.
@@ -252,7 +310,7 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(key) else { return };
         let now = self.turn.context.now;
         let is_client = matches!(connection.stage, Stage::Client(_));
-        if !matches!(connection.stage, Stage::Http(_)) {
+        if !matches!(connection.stage, Stage::Http(_)) || end == End::ConnectTimeout {
             self.turn.context.counters.add(end.counter(is_client), 1);
         }
         if let Stage::Client(client) = &connection.stage {

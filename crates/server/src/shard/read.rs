@@ -1,12 +1,14 @@
 //! Reading: from a socket to packets, in the loop's own buffer.
 
-use super::{End, FLUSH_AFTER_BYTES, Shard, Stage};
+use super::{Connection, End, FLUSH_AFTER_BYTES, Shard, Stage, Turn, Waits};
 use crate::http;
 use crate::mqtt;
+use crate::node::Node;
 use crate::outbox::Framing;
-use meridian_broker::{Counter, Target};
+use meridian_broker::Counter;
 use meridian_mqtt::frame::Peek;
 use meridian_mqtt::{Frame, FrameError, ReasonCode, Version};
+use meridian_types::Instant;
 use meridian_ws as ws;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use std::sync::Arc;
 const READS_PER_TURN: usize = 4;
 /// An incomplete packet larger than this is completed in memory of its own instead of the loop's buffer.
 const PARTIAL_IN_BUFFER_MAX: usize = 16 * 1024;
+/// Offers to targets that one connection's packets may cause before others get their turn.
+const OFFERS_PER_BATCH: usize = 65_536;
 /// Bytes read at once into memory of its own.
 const LARGE_READ_BYTES: usize = 256 * 1024;
 
@@ -22,7 +26,10 @@ const LARGE_READ_BYTES: usize = 256 * 1024;
 /// memory than this.
 const CONNECT_BYTES_MAX: usize = 512 * 1024;
 
-/// What one read brought.
+/// The first byte of a CONNECT.
+const CONNECT: u8 = 0x10;
+
+/// Where the bytes of one read lie.
 enum Filled {
     /// This many bytes lie in the loop's buffer, the incomplete packet of before included.
     Buffer(usize),
@@ -30,56 +37,66 @@ enum Filled {
     Own,
 }
 
-/// What became of HTTP bytes.
-enum Http {
-    /// The request is not whole yet.
-    Incomplete,
-    /// A request of this many bytes was answered.
-    Request(usize),
-    /// The connection is a WebSocket now; these bytes of MQTT came with the request.
-    Upgraded(Vec<u8>),
+/// A WebSocket frame may hold several packets: at least twice this, and twice the largest packet.
+const WEBSOCKET_FRAME_BYTES_MIN: u64 = 1 << 20;
+
+/// What one read brought.
+struct Chunk {
+    filled: Filled,
+    /// Whether the socket is empty now.
+    is_last: bool,
+    /// Why the stream ends behind it, if it does.
+    ending: Option<End>,
 }
 
 impl Shard {
     /// Reads and handles what a socket has. A read that does not fill the buffer has emptied the socket, and the
     /// kernel will say when there is more; but if the peer `may_have_ended` the stream, it has said so already.
     pub(super) fn on_readable(&mut self, key: usize, may_have_ended: bool) {
+        if self.connections.get(key).is_some_and(|connection| connection.has_unhandled)
+            && !self.handle_or_close(key, Filled::Own)
+        {
+            return;
+        }
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get(key) else { return };
-            if connection.is_waiting {
+            if connection.waits != Waits::No {
                 return;
             }
-            let (filled, is_drained) = match self.fill(key) {
-                Ok(Some(filled)) => filled,
-                Ok(None) => return self.handle_leftover(key),
+            let read = match self.fill(key) {
+                Ok(Some(read)) => read,
+                Ok(None) => return,
                 Err(end) => return self.close(key, end),
             };
-            if let Err(end) = self.handle(key, filled) {
+            if !self.handle_or_close(key, read.filled) {
+                return;
+            }
+            if let Some(end) = read.ending {
                 return self.close(key, end);
             }
             if self.turn.unflushed >= FLUSH_AFTER_BYTES {
                 self.flush();
             }
-            if is_drained && !may_have_ended {
+            if read.is_last && !may_have_ended {
                 return;
             }
         }
         self.again.push(key);
     }
 
-    /// After a wait: packets that were read before it and not yet handled.
-    fn handle_leftover(&mut self, key: usize) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.partial.is_empty() {
-            return;
-        }
-        if let Err(end) = self.handle(key, Filled::Own) {
-            self.close(key, end);
+    /// Handles what was read. Returns whether to go on reading.
+    fn handle_or_close(&mut self, key: usize, filled: Filled) -> bool {
+        match self.handle(key, filled) {
+            Ok(()) => !self.connections[key].has_unhandled,
+            Err(end) => {
+                self.close(key, end);
+                false
+            }
         }
     }
 
-    /// One read. `None` if there was nothing; the flag says that there is no more for now.
-    fn fill(&mut self, key: usize) -> Result<Option<(Filled, bool)>, End> {
+    /// One read. `None` if there was nothing.
+    fn fill(&mut self, key: usize) -> Result<Option<Chunk>, End> {
         let connection = &mut self.connections[key];
         let have = connection.partial.len();
         let link = connection.link.clone();
@@ -115,14 +132,14 @@ impl Shard {
         self.turn.unflushed += count;
         self.turn.context.counters.add(Counter::BytesReceived, count as u64);
         let new_from = have;
-        let filled = self.unframe(key, filled, new_from)?;
-        Ok(Some((filled, count < asked)))
+        let (filled, ending) = self.unframe(key, filled, new_from);
+        Ok(Some(Chunk { filled, is_last: count < asked, ending }))
     }
 
-    /// Takes the WebSocket frames out of what was just read.
-    fn unframe(&mut self, key: usize, filled: Filled, new_from: usize) -> Result<Filled, End> {
+    /// Takes the WebSocket frames out of what was just read. Also says whether the stream ends behind it.
+    fn unframe(&mut self, key: usize, filled: Filled, new_from: usize) -> (Filled, Option<End>) {
         let connection = &mut self.connections[key];
-        let Some(decoder) = &mut connection.websocket else { return Ok(filled) };
+        let Some(decoder) = &mut connection.websocket else { return (filled, None) };
         let mut control = Vec::new();
         let mut is_closing = false;
         let on_control = |frame: ws::Control<'_>| match frame {
@@ -148,85 +165,57 @@ impl Shard {
         if let Err(error) = unframed.outcome {
             ws::encode_close(&mut control, error.close_code(), &error.to_string(), None);
         }
-        if !control.is_empty() {
-            match &connection.stage {
-                Stage::Client(client) => {
-                    if client.session.reply_control(&connection.link, &control) {
-                        client.session.flush();
-                    }
-                }
-                _ => {
-                    let _ = std::io::Write::write(&mut &connection.link.socket, &control);
+        match &connection.stage {
+            _ if control.is_empty() => {}
+            Stage::Client(client) => {
+                if client.session.reply_control(&connection.link, &control) {
+                    self.turn.touch(&client.session);
                 }
             }
+            // A stranger that does not read gets no more answers than the socket takes.
+            _ if connection.unsent.is_some() => {}
+            _ => connection.send(&control),
         }
-        match unframed.outcome {
-            Err(error) => Err(End::Protocol { reason: ReasonCode::ProtocolError, what: error.to_string() }),
-            Ok(()) if is_closing => Err(End::Lost),
-            Ok(()) => Ok(filled),
-        }
+        let ending = match unframed.outcome {
+            Err(error) => Some(End::Protocol { reason: ReasonCode::ProtocolError, what: error.to_string() }),
+            Ok(()) => is_closing.then_some(End::Lost),
+        };
+        (filled, ending)
     }
 
     /// Handles every whole packet of what was read; the rest waits in the connection's own memory.
     fn handle(&mut self, key: usize, filled: Filled) -> Result<(), End> {
         // The bytes and the connection are lent to the handler together, so they are taken out of their owner.
-        let own;
+        let own = match filled {
+            Filled::Own => std::mem::take(&mut self.connections[key].partial),
+            Filled::Buffer(_) => Vec::new(),
+        };
         let bytes = match filled {
+            Filled::Own => &own[..],
             Filled::Buffer(len) => &self.buffer[..len],
-            Filled::Own => {
-                own = std::mem::take(&mut self.connections[key].partial);
-                &own[..]
-            }
         };
         let connection = &mut self.connections[key];
-        let mut at = 0;
-        let mut early = Vec::new();
+        connection.has_unhandled = false;
+        // What timers and wills found full is nothing to this publisher.
+        self.turn.context.take_full();
+        self.turn.context.take_offers();
+        let mut batch = Batch { at: 0, offers: 0 };
         let result = loop {
-            match &connection.stage {
-                Stage::Http(_) => match Self::handle_http(&self.node, connection, &bytes[at..]) {
-                    Ok(Http::Incomplete) => break Ok(()),
-                    Ok(Http::Request(consumed)) => at += consumed,
-                    Ok(Http::Upgraded(rest)) => {
-                        early = rest;
-                        at = bytes.len();
-                    }
-                    Err(end) => break Err(end),
-                },
-                Stage::Greeting | Stage::Client(_) => {
-                    let mut limit = self.turn.settings.config.mqtt.packet_bytes_max.0 as usize;
-                    if matches!(connection.stage, Stage::Greeting) {
-                        limit = limit.min(CONNECT_BYTES_MAX);
-                    }
-                    let frame = match Frame::peek(&bytes[at..], limit) {
-                        Ok(Peek::Needs(_)) => break Ok(()),
-                        Ok(Peek::Whole(frame)) => frame,
-                        Err(error) => break Err(frame_error(error)),
-                    };
-                    if !frame.is_length_minimal() && speaks_5(connection) {
-                        let what =
-                            "the remaining length takes more bytes than it needs [MQTT-1.5.5-1]".to_owned();
-                        break Err(End::Protocol { reason: ReasonCode::MalformedPacket, what });
-                    }
-                    let body = &bytes[at + frame.header_len..at + frame.len()];
-                    at += frame.len();
-                    if let Err(end) = mqtt::handle_packet(connection, &mut self.turn, frame.first_byte, body)
-                    {
-                        break Err(end);
-                    }
-                    if self.turn.context.has_full() {
-                        break Ok(());
-                    }
+            match batch.handle_next(&self.node, connection, &mut self.turn, bytes) {
+                Ok(Next::Handled) => {}
+                Ok(Next::Incomplete) => break Ok(()),
+                Ok(Next::Enough) => {
+                    connection.has_unhandled = batch.at < bytes.len();
+                    break Ok(());
                 }
-            }
-            if at == bytes.len() {
-                break Ok(());
+                Err(end) => break Err(end),
             }
         };
         mqtt::end_batch(connection, &mut self.turn);
-        connection.keep(&bytes[at..]);
-        if !early.is_empty() {
-            connection.partial = early;
-            self.again.push(key);
+        if batch.at == 0 && !own.is_empty() {
+            connection.partial = own;
+        } else {
+            connection.keep(&bytes[batch.at..]);
         }
         result?;
         self.after_batch(key);
@@ -236,59 +225,130 @@ impl Shard {
     /// What the packets of a batch entail for the connection itself.
     fn after_batch(&mut self, key: usize) {
         let connection = &mut self.connections[key];
-        let Stage::Client(client) = &mut connection.stage else { return };
-        if std::mem::take(&mut client.is_new) {
-            let deadline = match client.keep_alive_millis {
-                0 => meridian_types::Instant::NEVER,
-                millis => connection.last_heard.plus_millis(millis),
-            };
-            self.arm(key, deadline);
-            return self.after_batch(key);
+        match &mut connection.stage {
+            Stage::Client(client) if client.is_new => {
+                client.is_new = false;
+                let deadline = match client.keep_alive_millis {
+                    0 => Instant::NEVER,
+                    millis => connection.last_heard.plus_millis(millis),
+                };
+                self.arm(key, deadline);
+            }
+            Stage::Client(_) => {}
+            _ if connection.unsent.is_some() => connection.waits = Waits::ForItself,
+            _ => {}
         }
-        let mut full = self.turn.context.take_full();
-        if client.session.is_over_high_water() {
-            full.push(client.session.clone() as Arc<dyn Target>);
-        }
+        let full = self.turn.context.take_full();
         if !full.is_empty() {
-            self.wait_for_room(key, full);
+            self.wait_for_targets(key, full);
+        } else if matches!(&self.connections[key].stage, Stage::Client(client) if client.session.is_over_high_water())
+        {
+            self.wait_for_outbox(key);
         }
+        let connection = &self.connections[key];
+        if connection.has_unhandled && connection.waits == Waits::No {
+            self.again.push(key);
+        }
+    }
+}
+
+/// The packets of one read, one after the other.
+struct Batch {
+    /// Bytes handled.
+    at: usize,
+    /// Targets that were offered messages.
+    offers: usize,
+}
+
+/// What became of the next packet.
+enum Next {
+    Handled,
+    /// There is none, or not all of it.
+    Incomplete,
+    /// Others get their turn first, or the peer has to wait.
+    Enough,
+}
+
+impl Batch {
+    fn handle_next(
+        &mut self,
+        node: &Arc<Node>,
+        connection: &mut Connection,
+        turn: &mut Turn,
+        bytes: &[u8],
+    ) -> Result<Next, End> {
+        let rest = &bytes[self.at..];
+        if rest.is_empty() {
+            return Ok(Next::Incomplete);
+        }
+        if matches!(connection.stage, Stage::Http(_)) {
+            let frame_bytes_max =
+                turn.settings.config.mqtt.packet_bytes_max.0.max(WEBSOCKET_FRAME_BYTES_MIN) * 2;
+            return self.handle_http(node, connection, rest, frame_bytes_max);
+        }
+        if matches!(connection.stage, Stage::Greeting) && rest[0] != CONNECT {
+            let what = "the first packet of a connection must be CONNECT".to_owned();
+            return Err(End::Protocol { reason: ReasonCode::ProtocolError, what });
+        }
+        let mut limit = turn.settings.config.mqtt.packet_bytes_max.0 as usize;
+        if matches!(connection.stage, Stage::Greeting) {
+            limit = limit.min(CONNECT_BYTES_MAX);
+        }
+        let frame = match Frame::peek(rest, limit).map_err(frame_error)? {
+            Peek::Needs(_) => return Ok(Next::Incomplete),
+            Peek::Whole(frame) => frame,
+        };
+        if !frame.is_length_minimal() && speaks_5(connection) {
+            let what = "the remaining length takes more bytes than it needs [MQTT-1.5.5-1]".to_owned();
+            return Err(End::Protocol { reason: ReasonCode::MalformedPacket, what });
+        }
+        if connection.link.is_ended() {
+            // Another connection has the session by now, or it was cut off: what is left was sent too late.
+            return Err(connection.link.end_reason().map_or(End::Lost, End::Told));
+        }
+        self.at += frame.len();
+        mqtt::handle_packet(connection, turn, frame.first_byte, &rest[frame.header_len..frame.len()])?;
+        self.offers += turn.context.take_offers();
+        let is_enough = turn.context.has_full() || self.offers > OFFERS_PER_BATCH;
+        Ok(if is_enough { Next::Enough } else { Next::Handled })
     }
 
     /// Handles one HTTP request.
     fn handle_http(
-        node: &Arc<crate::node::Node>,
-        connection: &mut super::Connection,
-        bytes: &[u8],
-    ) -> Result<Http, End> {
-        let Stage::Http(surface) = connection.stage else { return Ok(Http::Incomplete) };
+        &mut self,
+        node: &Arc<Node>,
+        connection: &mut Connection,
+        rest: &[u8],
+        frame_bytes_max: u64,
+    ) -> Result<Next, End> {
+        let Stage::Http(surface) = connection.stage else { return Ok(Next::Incomplete) };
         let mut out = Vec::new();
-        let outcome = http::respond(surface, bytes, &**node, &mut out);
+        let outcome = http::respond(surface, rest, &**node, &mut out);
         if !out.is_empty() {
             connection.answer(&out);
         }
         match outcome {
-            http::Outcome::Incomplete => Ok(Http::Incomplete),
-            http::Outcome::Done { consumed, keep_alive: true } => Ok(Http::Request(consumed)),
-            http::Outcome::Done { .. } => Err(End::Answered),
-            http::Outcome::Upgrade { consumed } => {
-                connection.upgrade();
-                // What follows the request is framed already.
-                let mut rest = bytes[consumed..].to_vec();
-                let decoder = connection.websocket.as_mut().expect("upgraded just now");
-                let unframed = decoder.unframe(&mut rest, |_| {});
-                rest.truncate(unframed.payload_len);
-                match unframed.outcome {
-                    Ok(()) => Ok(Http::Upgraded(rest)),
-                    Err(error) => {
-                        Err(End::Protocol { reason: ReasonCode::ProtocolError, what: error.to_string() })
-                    }
+            http::Outcome::Incomplete => Ok(Next::Incomplete),
+            http::Outcome::Done { consumed, keep_alive } => {
+                self.at += consumed;
+                match keep_alive {
+                    false => Err(End::Answered),
+                    // A peer that does not read its answers is not given more.
+                    true if connection.unsent.is_some() => Ok(Next::Enough),
+                    true => Ok(Next::Handled),
                 }
+            }
+            http::Outcome::Upgrade { consumed } => {
+                self.at += rest.len();
+                connection.upgrade(frame_bytes_max);
+                connection.read_early(&rest[consumed..])?;
+                Ok(Next::Enough)
             }
         }
     }
 }
 
-fn speaks_5(connection: &super::Connection) -> bool {
+fn speaks_5(connection: &Connection) -> bool {
     matches!(&connection.stage, Stage::Client(client) if client.version == Version::V5)
 }
 
@@ -300,22 +360,36 @@ fn frame_error(error: FrameError) -> End {
     End::Protocol { reason, what: error.to_string() }
 }
 
-impl super::Connection {
+impl Connection {
     /// Keeps what could not be handled yet.
     fn keep(&mut self, rest: &[u8]) {
-        if rest.is_empty() {
+        if !self.early.is_empty() {
+            self.partial = std::mem::take(&mut self.early);
+            self.has_unhandled = true;
+        } else if rest.is_empty() {
             self.partial = Vec::new();
         } else {
-            let mut partial = std::mem::take(&mut self.partial);
-            partial.clear();
-            partial.extend_from_slice(rest);
-            self.partial = partial;
+            self.partial.clear();
+            self.partial.extend_from_slice(rest);
         }
     }
 
+    /// What follows an upgrade in the same read is framed already.
+    fn read_early(&mut self, frames: &[u8]) -> Result<(), End> {
+        let mut bytes = frames.to_vec();
+        let Some(decoder) = &mut self.websocket else { return Ok(()) };
+        let unframed = decoder.unframe(&mut bytes, |_| {});
+        bytes.truncate(unframed.payload_len);
+        self.early = bytes;
+        unframed
+            .outcome
+            .map_err(|error| End::Protocol { reason: ReasonCode::ProtocolError, what: error.to_string() })
+    }
+
     /// From HTTP to MQTT over WebSocket.
-    fn upgrade(&mut self) {
-        self.websocket = Some(Box::new(ws::Decoder::new(ws::Role::Server, ws::Kinds::BinaryOnly, u64::MAX)));
+    fn upgrade(&mut self, frame_bytes_max: u64) {
+        let decoder = ws::Decoder::new(ws::Role::Server, ws::Kinds::BinaryOnly, frame_bytes_max);
+        self.websocket = Some(Box::new(decoder));
         self.stage = Stage::Greeting;
         let link = Arc::get_mut(&mut self.link).expect("only its loop knows a connection without a session");
         link.framing = Framing::WebSocket;
