@@ -317,6 +317,8 @@ impl Shard {
             if let Some((reason, text)) = end.farewell() {
                 client.say_farewell(&connection.link, reason, text);
             }
+            // What it was answered in the same batch, as far as the socket takes it.
+            client.session.flush();
             crate::events::disconnected(&client.session.client_id, connection.link.peer, &end);
             let ended = client.session.detach(&connection.link, now);
             self.node.client_count.fetch_sub(1, Relaxed);
