@@ -16,6 +16,8 @@ pub(crate) enum Failure {
         /// What to try.
         hint: Option<String>,
     },
+    /// Its connection failed: exit code 1.
+    Client(client::Error),
     /// It failed, and all was said already: exit code 1.
     Said,
     /// Nobody reads its output any more: exit code 0, as there is nobody to complain to.
@@ -40,13 +42,8 @@ impl Failure {
                 eprintln!("error: {what}");
                 ExitCode::from(2)
             }
-            Self::Failed { what, hint } => {
-                eprintln!("error: {what}");
-                if let Some(hint) = hint {
-                    eprintln!("  hint: {hint}");
-                }
-                ExitCode::FAILURE
-            }
+            Self::Failed { what, hint } => fail(&what, hint),
+            Self::Client(error) => fail(&chain(&error), error.hint()),
             Self::Said => ExitCode::FAILURE,
             Self::BrokenPipe => ExitCode::SUCCESS,
         }
@@ -59,6 +56,14 @@ impl Failure {
             _ => failed(format!("cannot write to standard output: {error}")),
         }
     }
+}
+
+fn fail(what: &str, hint: Option<String>) -> ExitCode {
+    eprintln!("error: {what}");
+    if let Some(hint) = hint {
+        eprintln!("  hint: {hint}");
+    }
+    ExitCode::FAILURE
 }
 
 /// The message of an error with all its causes.
@@ -78,7 +83,7 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Self {
-        Self::Failed { what: chain(&error), hint: error.hint() }
+        Self::Client(error)
     }
 }
 

@@ -48,9 +48,6 @@ fn refuse(problems: &[Problem]) -> Failure {
 /// Serves until told to stop.
 pub(crate) fn run(args: &ConfigArgs, started: Instant) -> Result<(), Failure> {
     let loaded = args.load()?;
-    for warning in &loaded.warnings {
-        eprintln!("warning: {warning}");
-    }
     meridian_server::run(loaded, RunOptions { started }).map_err(|error| {
         let hint = error.downcast_ref().and_then(hint);
         Failure::Failed { what: chain(error.as_ref()), hint }

@@ -1,7 +1,7 @@
 //! `meridian sub`: prints messages as they come.
 
 use crate::client::{ClientOptions, Connection, Session, Signals, Wait, borrow, parse_qos};
-use crate::failure::{Failure, failed, usage};
+use crate::failure::{Failure, chain, failed, usage};
 use crate::format::{self, Format};
 use meridian_mqtt::packet::{Ack, FilterRequest, Publish, RetainHandling, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version};
@@ -33,6 +33,10 @@ messages had come, 2 the command line is wrong.";
 const RETAINED_QUIET: Duration = Duration::from_secs(1);
 /// How long the server may take to answer SUBSCRIBE.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The first pause before connecting again; each failure doubles it.
+const RECONNECT_MIN: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// Packet id of SUBSCRIBE and UNSUBSCRIBE; one at a time is enough.
 const PACKET_ID: u16 = 1;
 
@@ -70,6 +74,9 @@ pub(crate) struct SubArgs {
     /// Show the retain flag as it was published (MQTT 5)
     #[arg(long)]
     retain_as_published: bool,
+    /// Connect again when the connection is lost
+    #[arg(long)]
+    reconnect: bool,
     /// Leave once subscribed; with -c the broker then collects messages
     #[arg(short = 'E', long)]
     subscribe_only: bool,
@@ -118,20 +125,33 @@ pub(crate) fn run(args: &SubArgs) -> Result<(), Failure> {
         is_done: false,
     };
     let until = wait.map(|wait| Instant::now() + wait);
-    let outcome =
-        subscriber.subscribe(&filters, &session, &signals).and_then(|()| subscriber.run(until, &signals));
-    let printed_count = subscriber.printed_count;
-    if !matches!(outcome, Err(Failure::BrokenPipe)) {
-        subscriber.connection.close();
-    }
-    outcome?;
-    match args.count {
-        Some(count) if printed_count < count && wait.is_some_and(|_| until <= Some(Instant::now())) => {
-            let secs = wait.unwrap_or_default().as_secs_f64();
-            Err(failed(format!("--wait: {printed_count} of {count} messages came in {secs} s")))
+    loop {
+        match subscriber.serve(&filters, &session, until, &signals) {
+            Err(Failure::Client(error)) if args.reconnect && error.is_lost() => {
+                eprintln!("{}; connecting again", chain(&error));
+                if !subscriber.reconnect(&session, until, &signals)? {
+                    break;
+                }
+            }
+            Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
+            outcome => {
+                let printed_count = subscriber.printed_count;
+                subscriber.connection.close();
+                outcome?;
+                return check_count(args, printed_count, until);
+            }
         }
-        _ => Ok(()),
     }
+    check_count(args, subscriber.printed_count, until)
+}
+
+/// Fails if `--wait` ran out before `--count` messages came.
+fn check_count(args: &SubArgs, printed_count: u64, until: Option<Instant>) -> Result<(), Failure> {
+    let (Some(count), Some(until), Some(secs)) = (args.count, until, args.wait) else { return Ok(()) };
+    if printed_count >= count || until > Instant::now() {
+        return Ok(());
+    }
+    Err(failed(format!("--wait: {printed_count} of {count} messages came in {secs} s")))
 }
 
 impl OutputArgs {
@@ -174,6 +194,47 @@ struct Subscriber<'a> {
 }
 
 impl Subscriber<'_> {
+    fn serve(
+        &mut self,
+        filters: &[String],
+        session: &Session,
+        until: Option<Instant>,
+        signals: &Signals,
+    ) -> Result<(), Failure> {
+        self.subscribe(filters, session, signals)?;
+        self.run(until, signals)
+    }
+
+    /// Connects again, as often as it takes; false if there was an interrupt or the time was up.
+    fn reconnect(
+        &mut self,
+        session: &Session,
+        until: Option<Instant>,
+        signals: &Signals,
+    ) -> Result<bool, Failure> {
+        let mut pause = RECONNECT_MIN;
+        loop {
+            let pause_end = Instant::now() + pause;
+            if signals.wait(until.map_or(pause_end, |until| until.min(pause_end))).map_err(failed)? {
+                return Ok(false);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(false);
+            }
+            match Connection::open(session) {
+                Ok(connection) => {
+                    if !connection.limits().session_present {
+                        self.received.clear();
+                    }
+                    self.connection = connection;
+                    return Ok(true);
+                }
+                Err(error) if error.is_lost() => pause = (pause * 2).min(RECONNECT_MAX),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     fn subscribe(&mut self, filters: &[String], session: &Session, signals: &Signals) -> Result<(), Failure> {
         if !self.args.unsubscribe.is_empty() {
             let filters = self.args.unsubscribe.iter().map(String::as_str).collect();

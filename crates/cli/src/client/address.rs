@@ -18,7 +18,7 @@ pub(crate) struct Address {
     pub(crate) host: String,
     /// 1883 for `mqtt`, 80 for `ws` unless given.
     pub(crate) port: u16,
-    /// Of a WebSocket; begins with `/`.
+    /// Of a WebSocket; begins with `/`. A URL without any means `/mqtt`.
     pub(crate) path: String,
     /// If the URL names one.
     pub(crate) user_name: Option<String>,
@@ -87,7 +87,7 @@ impl std::str::FromStr for Address {
             transport,
             host: host.to_owned(),
             port,
-            path: if after_slash.is_some() { path.to_owned() } else { Self::default().path },
+            path: if path.is_empty() { Self::default().path } else { path.to_owned() },
             user_name,
             password,
             topic: after_slash.filter(|_| transport == Transport::Tcp).map(str::to_owned),
@@ -146,6 +146,7 @@ mod tests {
         );
         let address = parse("ws://broker/x/y");
         assert_eq!((address.path.as_str(), address.port, address.topic), ("/x/y", 80, None));
+        assert_eq!(parse("ws://broker/").path, "/");
     }
 
     #[test]

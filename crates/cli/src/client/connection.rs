@@ -1,6 +1,6 @@
 //! One connection: bytes in, packets out, keep alive in between.
 
-use super::error::{BEFORE_CONNACK, Error};
+use super::error::{BEFORE_CONNACK, Error, HTTP_ANSWER, IN_HANDSHAKE};
 use super::options::Session;
 use super::random::Random;
 use super::{Address, Signals};
@@ -313,7 +313,7 @@ impl Connection {
         self.stream.write_all(&request)?;
         loop {
             self.wait_for_answer(deadline, timeout, "to the WebSocket handshake")?;
-            self.read("during the WebSocket handshake")?;
+            self.read(IN_HANDSHAKE)?;
             let agreed = handshake
                 .check(&self.input)
                 .map_err(|source| Error::WebSocket { url: address.to_string(), source })?;
@@ -340,6 +340,9 @@ impl Connection {
         loop {
             self.wait_for_answer(deadline, timeout, "to CONNECT")?;
             self.read(BEFORE_CONNACK)?;
+            if self.input.starts_with(b"HTTP/") {
+                return Err(Error::Malformed(HTTP_ANSWER.to_owned()));
+            }
             let (limits, keep_alive_secs) = match self.next()? {
                 None => continue,
                 Some(Packet::Connack(connack)) if connack.reason.is_error() => {

@@ -93,6 +93,19 @@ impl From<meridian_ws::Error> for Error {
 }
 
 impl Error {
+    /// Whether a connection that had been accepted was lost, so that another may do better.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Self::Disconnected { reason, .. } => *reason != ReasonCode::SessionTakenOver,
+            Self::Closed { .. } | Self::Silent { .. } | Self::Io(_) | Self::Connect { .. } => true,
+            Self::Refused { reason, .. } => matches!(
+                reason,
+                ReasonCode::ServerUnavailable | ReasonCode::ServerBusy | ReasonCode::ConnectionRateExceeded
+            ),
+            _ => false,
+        }
+    }
+
     /// What to try next, where that can be told.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -106,9 +119,11 @@ impl Error {
                 }
                 _ => None,
             },
-            Self::WebSocket { source: AnswerError::NotHttp { .. }, .. } => Some(
-                "that port does not speak HTTP; if it is MQTT's own, use mqtt:// instead of ws://".to_owned(),
-            ),
+            Self::Closed { when: IN_HANDSHAKE }
+            | Self::WebSocket { source: AnswerError::NotHttp { .. }, .. } => {
+                Some("if that is MQTT's own port, use mqtt:// instead of ws://".to_owned())
+            }
+            Self::Malformed(what) if what == HTTP_ANSWER => Some("use ws://host:port/mqtt".to_owned()),
             Self::WebSocket { .. } => Some("brokers serve it at /mqtt, some at / or /ws".to_owned()),
             Self::Refused { reason, .. } => refusal_hint(*reason),
             Self::Closed { when: BEFORE_CONNACK } | Self::Malformed(_) => Some(
@@ -123,6 +138,10 @@ impl Error {
     }
 }
 
+/// A stage: the WebSocket is not open yet.
+pub(super) const IN_HANDSHAKE: &str = "during the WebSocket handshake";
+/// What is wrong with an answer that is HTTP.
+pub(super) const HTTP_ANSWER: &str = "it speaks HTTP";
 /// A stage: the server has not answered CONNECT yet.
 pub(super) const BEFORE_CONNACK: &str = "before it answered CONNECT";
 
