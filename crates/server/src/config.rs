@@ -5,7 +5,7 @@
 //! from the default, else the file, else the environment (`MERIDIAN_<SECTION>_<KEY>`, `MERIDIAN_LISTEN`), else flags
 //! (`--set section.key=value`, `--listen URL`); the last one counts.
 //!
-//! [`Config::load`] does all of it; [`Loaded::reload`] does it again; [`diff`] says what changed.
+//! [`Config::load`] does all of it; [`Loaded::reload`] does it again; [`diff()`] says what changed.
 
 mod diff;
 mod listen;
