@@ -65,12 +65,15 @@ pub(crate) fn handle_packet(
 }
 
 /// Hands the answers of a batch of packets to the session's outbox.
-pub(crate) fn end_batch(connection: &mut Connection, turn: &mut Turn) {
+/// Returns whether the client was sent anything, so that it may have to wait until it has read more.
+pub(crate) fn end_batch(connection: &mut Connection, turn: &mut Turn) -> bool {
+    let has_replies = !turn.replies.is_empty() || std::mem::take(&mut turn.has_replied);
     if let Stage::Client(client) = &connection.stage {
         client.send_replies(&connection.link, turn);
     }
     turn.replies.clear();
     turn.acks.clear();
+    has_replies
 }
 
 fn kind_of(first_byte: u8) -> Kind {
@@ -160,6 +163,7 @@ impl Client {
             turn.acks.clear();
         }
         if !turn.replies.is_empty() {
+            turn.has_replied = true;
             if self.session.reply(link, &turn.replies) {
                 turn.touch(&self.session);
             }

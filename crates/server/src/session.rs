@@ -31,6 +31,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// A session that outlives every connection.
 pub(crate) const EXPIRES_NEVER: u32 = u32::MAX;
@@ -41,6 +43,8 @@ pub(crate) struct Session {
     pub(crate) client_id: Box<str>,
     /// What stands for the client id in messages.
     pub(crate) client_hash: u64,
+    /// Set before each write and until one has emptied the outbox.
+    is_writing_or_blocked: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -129,7 +133,13 @@ impl Session {
             rare: None,
         };
         let client_hash = client_hash(client_id);
-        Self { id, client_id: client_id.into(), client_hash, state: Mutex::new(state) }
+        Self {
+            id,
+            client_id: client_id.into(),
+            client_hash,
+            is_writing_or_blocked: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     /// Remembers a new subscription.
@@ -211,10 +221,11 @@ impl Session {
         true
     }
 
-    /// The socket has room again. Cheap if nobody was waiting for that.
+    /// The socket has room again. The kernel says so with every event; it means something only if the last write
+    /// found none, or one is under way that may.
     pub(crate) fn on_writable(&self) {
-        let mut state = self.state.lock();
-        if state.outbox.is_blocked() || state.outbox.is_writing() {
+        if self.is_writing_or_blocked.load(Acquire) {
+            let mut state = self.state.lock();
             state.outbox.unblock();
             self.write_out(state);
         }
@@ -244,6 +255,7 @@ impl Session {
         loop {
             let Some(link) = state.link.clone() else { return };
             let Some(mut buffer) = state.outbox.begin(link.framing) else { return };
+            self.is_writing_or_blocked.store(true, Release);
             drop(state);
             let result = buffer.write_to(&link.socket);
             state = self.state.lock();
@@ -258,6 +270,7 @@ impl Session {
                 return;
             }
             let goes_on = state.outbox.finish(buffer);
+            self.is_writing_or_blocked.store(state.outbox.is_blocked(), Release);
             let has_pumped = state.pump();
             let resume = state.take_waiting_if_low();
             if !resume.is_empty() {

@@ -68,6 +68,8 @@ pub(crate) struct Turn {
     pub(crate) context: Context,
     /// Packets for the client whose packets are being handled.
     pub(crate) replies: Vec<u8>,
+    /// Whether some were sent already.
+    pub(crate) has_replied: bool,
     /// Its acknowledgements, applied together.
     pub(crate) acks: Vec<Acknowledgement>,
     /// Bytes read since the last flush.
@@ -91,6 +93,7 @@ impl Shard {
             settings,
             context: Context::new(ROUTE_CACHE_BYTES_MAX),
             replies: Vec::new(),
+            has_replied: false,
             acks: Vec::new(),
             unflushed: 0,
         };

@@ -9,6 +9,7 @@ use meridian_mqtt::Version;
 use meridian_mqtt::encode::{PublishHead, encode_publish_head, publish_len};
 use meridian_mqtt::inflight::Resend;
 use meridian_router::TargetId;
+use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Message, Qos};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -67,6 +68,9 @@ impl State {
         let is_shared = payload_len >= ALWAYS_SHARED_BYTES_MIN
             || payload_len >= SHARED_PAYLOAD_BYTES_MIN && publication.fan_out > 1;
         let version = self.version;
+        if publication.fan_out <= 1 && !is_shared {
+            return self.send_to_one(publication, qos, retain, terms);
+        }
         let key = u32::from(version == Version::V5)
             | u32::from(qos.bits()) << 1
             | u32::from(retain) << 3
@@ -91,6 +95,34 @@ impl State {
         if is_shared {
             self.outbox.filling().append_shared(publication.shared_payload());
         }
+        Verdict::Taken { first: !std::mem::replace(&mut self.is_touched, true) }
+    }
+
+    /// As [`State::send`] for a message that nobody else gets: straight into the outbox.
+    #[inline]
+    fn send_to_one(
+        &mut self,
+        publication: &mut Publication<'_>,
+        qos: Qos,
+        retain: bool,
+        terms: &Terms,
+    ) -> Verdict {
+        let mut head = head_of(publication, qos, retain);
+        // The payload is small, so that only a client's own limit can be exceeded.
+        if self.packet_bytes_max < MQTT_PACKET_BYTES_MAX
+            && publish_len(&head, publication.payload.len(), self.version) > self.packet_bytes_max
+        {
+            return Verdict::DroppedTooLarge;
+        }
+        if qos != Qos::AtMostOnce {
+            let kept = self.keep(publication, qos, terms);
+            head.packet_id = self.inflight.send(qos, kept).expect("room was checked");
+        }
+        let version = self.version;
+        self.outbox.filling().append_with(|out| {
+            encode_publish_head(&head, publication.payload.len(), version, out);
+            out.extend_from_slice(publication.payload);
+        });
         Verdict::Taken { first: !std::mem::replace(&mut self.is_touched, true) }
     }
 

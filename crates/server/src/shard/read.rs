@@ -168,6 +168,7 @@ impl Shard {
         match &connection.stage {
             _ if control.is_empty() => {}
             Stage::Client(client) => {
+                self.turn.has_replied = true;
                 if client.session.reply_control(&connection.link, &control) {
                     self.turn.touch(&client.session);
                 }
@@ -211,19 +212,19 @@ impl Shard {
                 Err(end) => break Err(end),
             }
         };
-        mqtt::end_batch(connection, &mut self.turn);
+        let has_replies = mqtt::end_batch(connection, &mut self.turn);
         if batch.at == 0 && !own.is_empty() {
             connection.partial = own;
         } else {
             connection.keep(&bytes[batch.at..]);
         }
         result?;
-        self.after_batch(key);
+        self.after_batch(key, has_replies);
         Ok(())
     }
 
     /// What the packets of a batch entail for the connection itself.
-    fn after_batch(&mut self, key: usize) {
+    fn after_batch(&mut self, key: usize, has_replies: bool) {
         let connection = &mut self.connections[key];
         match &mut connection.stage {
             Stage::Client(client) if client.is_new => {
@@ -241,7 +242,8 @@ impl Shard {
         let full = self.turn.context.take_full();
         if !full.is_empty() {
             self.wait_for_targets(key, full);
-        } else if matches!(&self.connections[key].stage, Stage::Client(client) if client.session.is_over_high_water())
+        } else if has_replies
+            && matches!(&self.connections[key].stage, Stage::Client(client) if client.session.is_over_high_water())
         {
             self.wait_for_outbox(key);
         }
