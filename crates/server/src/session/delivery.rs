@@ -14,8 +14,11 @@ use meridian_types::{Instant, Message, Qos};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Payloads from this size on are shared rather than copied, if several targets get them.
+/// Payloads from this size on may be shared rather than copied.
 const SHARED_PAYLOAD_BYTES_MIN: usize = 1024;
+/// They are if the copies of one message would take more than this: they would push each other out of the processor's
+/// cache, which costs more than one more slice in each write.
+const COPIES_BYTES_MAX: usize = 256 * 1024;
 /// Payloads from this size on are shared whoever gets them.
 const ALWAYS_SHARED_BYTES_MIN: usize = 16 * 1024;
 /// With "block", a queue takes this many times its limit from publishers that are yet to be stopped.
@@ -66,7 +69,8 @@ impl State {
         let retain = terms.from_retained || terms.retain_as_published && publication.retain;
         let payload_len = publication.payload.len();
         let is_shared = payload_len >= ALWAYS_SHARED_BYTES_MIN
-            || payload_len >= SHARED_PAYLOAD_BYTES_MIN && publication.fan_out > 1;
+            || payload_len >= SHARED_PAYLOAD_BYTES_MIN
+                && payload_len * publication.fan_out > COPIES_BYTES_MAX;
         let version = self.version;
         if publication.fan_out <= 1 && !is_shared {
             return self.send_to_one(publication, qos, retain, terms);
@@ -185,7 +189,7 @@ impl State {
         filling.append_with(|out| {
             encode_publish_head(&head, message.payload.len(), version, out);
         });
-        if message.payload.len() >= SHARED_PAYLOAD_BYTES_MIN {
+        if message.payload.len() >= ALWAYS_SHARED_BYTES_MIN {
             filling.append_shared(message.payload.clone());
         } else {
             filling.append(&message.payload);
