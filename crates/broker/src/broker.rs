@@ -5,11 +5,12 @@ use crate::retained::LimitReached;
 use crate::route::{Own, Route, RouteTarget};
 use crate::share::Member;
 use crate::target::Delivery;
+use crate::target::is_same;
 use crate::{Context, Counter, Group, Publication, Retained, ShareStrategy, Target, Terms, Verdict};
 use hashbrown::HashMap;
 use meridian_router::{Entry, FilterId, Index, TargetId};
 use meridian_types::{Instant, Message, Qos, SharedFilter, TopicFilter, TopicName};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 
 /// What the broker keeps within bounds.
@@ -164,17 +165,19 @@ impl Broker {
     }
 
     /// Subscribes a target, or changes the options of its subscription. Visible to every publish that starts after
-    /// the call returns.
+    /// the call returns. `None`, and nothing happens, if the target is not registered any more.
     pub fn subscribe(
         &self,
-        target: Arc<dyn Target>,
+        target: &Arc<dyn Target>,
         id: TargetId,
         filter: SharedFilter<'_>,
         options: SubscribeOptions,
-    ) -> Subscribed {
+    ) -> Option<Subscribed> {
         let Some(name) = filter.group else {
+            // Held over the change: the number cannot pass to another target meanwhile.
+            let _registered = self.registered(target, id)?;
             let (filter, before) = self.index.insert(filter.filter, id, options.pack());
-            return Subscribed { is_new: before.is_none(), handle: Handle::Filter(filter) };
+            return Some(Subscribed { is_new: before.is_none(), handle: Handle::Filter(filter) });
         };
         let mut groups = self.groups.lock();
         let key = (Box::from(name), Box::from(filter.filter.as_str()));
@@ -186,35 +189,52 @@ impl Broker {
         });
         let mut terms = terms_of(options);
         terms.group = Some(group.clone());
-        let is_new = group.join(Member { id, target, terms });
-        Subscribed { is_new, handle: Handle::Group(group.clone()) }
+        let is_new = group.join(Member { id, target: target.clone(), terms });
+        Some(Subscribed { is_new, handle: Handle::Group(group.clone()) })
     }
 
     /// Ends a subscription by its filter. `None` if there was none.
-    pub fn unsubscribe(&self, id: TargetId, filter: SharedFilter<'_>) -> Option<Handle> {
+    pub fn unsubscribe(
+        &self,
+        target: &Arc<dyn Target>,
+        id: TargetId,
+        filter: SharedFilter<'_>,
+    ) -> Option<Handle> {
         let Some(name) = filter.group else {
+            let _registered = self.registered(target, id)?;
             return self.index.remove(filter.filter, id).map(|(filter, _)| Handle::Filter(filter));
         };
         let key = (Box::from(name), Box::from(filter.filter.as_str()));
         let group = self.groups.lock().get(&key).cloned()?;
-        self.leave(&group, id).then_some(Handle::Group(group))
+        self.leave(&group, target).then_some(Handle::Group(group))
     }
 
     /// Ends a subscription by what [`Broker::subscribe`] returned.
-    pub fn unsubscribe_handle(&self, id: TargetId, handle: &Handle) {
+    pub fn unsubscribe_handle(&self, target: &Arc<dyn Target>, id: TargetId, handle: &Handle) {
         match handle {
             Handle::Filter(filter) => {
-                self.index.remove_by_id(*filter, id);
+                if let Some(_registered) = self.registered(target, id) {
+                    self.index.remove_by_id(*filter, id);
+                }
             }
             Handle::Group(group) => {
-                self.leave(group, id);
+                self.leave(group, target);
             }
         }
     }
 
-    fn leave(&self, group: &Arc<Group>, id: TargetId) -> bool {
+    /// The registered targets, if `id` stands for this very one. As long as they are borrowed, it goes on doing so.
+    fn registered(&self, target: &Arc<dyn Target>, id: TargetId) -> Option<RwLockReadGuard<'_, Targets>> {
+        let targets = self.targets.read();
+        match targets.slots.get(id.0 as usize) {
+            Some(Registered::Target(registered)) if is_same(registered, target) => Some(targets),
+            _ => None,
+        }
+    }
+
+    fn leave(&self, group: &Arc<Group>, target: &Arc<dyn Target>) -> bool {
         let mut groups = self.groups.lock();
-        let (was_member, is_empty) = group.leave(id);
+        let (was_member, is_empty) = group.leave(target);
         if was_member && is_empty {
             groups.remove(&(group.name.clone(), group.filter.clone()));
             if let Ok(filter) = TopicFilter::new(&group.filter) {
@@ -274,6 +294,7 @@ impl Broker {
         terms: &Terms,
     ) {
         context.encodings.clear();
+        context.offers += 1;
         let verdict = target.offer(publication, terms, &mut context.encodings);
         context.note(target, verdict);
         context.settle();

@@ -50,12 +50,9 @@ impl Context {
         self.touched.len()
     }
 
-    /// Writes out every touched target, once.
+    /// Writes out every touched target, once; one that has more to write stays for the next time.
     pub fn flush(&mut self) {
-        // A flush touches nothing, but the list is taken so that a panic in one cannot repeat it for all.
-        for target in self.touched.drain(..) {
-            target.flush();
-        }
+        self.touched.retain(|target| target.flush());
     }
 
     /// Adds what was counted to the shared counters.

@@ -66,6 +66,11 @@ impl Retained {
         false
     }
 
+    /// Whether a topic's message is one that expires at `expires`.
+    pub fn expires_at(&self, topic: TopicName<'_>, expires: Instant) -> bool {
+        self.inner.read().store.get(topic).is_some_and(|message| message.expires == expires)
+    }
+
     /// The messages whose topics match, without those that have expired.
     pub fn matching(&self, filter: TopicFilter<'_>, now: Instant) -> Vec<Arc<Message>> {
         let mut found = Vec::new();

@@ -1,5 +1,6 @@
 //! Share groups: a message goes to one member (MQTT 5.0 §4.8.2).
 
+use crate::target::is_same;
 use crate::{Readiness, Target, Terms};
 use foldhash::fast::FixedState;
 use meridian_router::TargetId;
@@ -60,7 +61,7 @@ impl Group {
     /// Adds a member or replaces its terms; returns whether it is new.
     pub(crate) fn join(&self, member: Member) -> bool {
         let mut members = self.members.lock();
-        match members.iter_mut().find(|other| other.id == member.id) {
+        match members.iter_mut().find(|other| is_same(&other.target, &member.target)) {
             Some(other) => {
                 other.terms = member.terms;
                 false
@@ -73,11 +74,11 @@ impl Group {
     }
 
     /// Removes a member. Returns whether it was one, and whether the group is empty now.
-    pub(crate) fn leave(&self, id: TargetId) -> (bool, bool) {
+    pub(crate) fn leave(&self, target: &Arc<dyn Target>) -> (bool, bool) {
         let mut members = self.members.lock();
         let before = members.len();
         // The order of the others is kept, so that turns and hashes move as little as they can.
-        members.retain(|member| member.id != id);
+        members.retain(|member| !is_same(&member.target, target));
         (members.len() < before, members.is_empty())
     }
 

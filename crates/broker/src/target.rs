@@ -12,8 +12,9 @@ pub trait Target: Send + Sync {
     /// Takes the message, or says why not. Cost: one lock and one copy into the outbox.
     fn offer(&self, publication: &mut Publication<'_>, terms: &Terms, encodings: &mut Encodings) -> Verdict;
 
-    /// Writes out what has gathered since the last flush. Called once for each [`Verdict::Taken`] that said `first`.
-    fn flush(&self);
+    /// Writes out what has gathered since the last flush, as much as is one target's due. Called for each
+    /// [`Verdict::Taken`] that said `first`, and again as long as it returns true: there is more.
+    fn flush(&self) -> bool;
 
     /// Whether it can take a message now; a share group prefers those that can.
     fn readiness(&self) -> Readiness;
@@ -26,6 +27,11 @@ pub trait Target: Send + Sync {
 
     /// Calls the waiter back once there is room again. Returns false, without keeping it, if there is room already.
     fn when_there_is_room(&self, waiter: Waiter) -> bool;
+}
+
+/// Whether two references are to one target.
+pub(crate) fn is_same(left: &Arc<dyn Target>, right: &Arc<dyn Target>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(left), Arc::as_ptr(right))
 }
 
 /// A publisher that waits for room.

@@ -64,6 +64,21 @@ impl<T> Wheel<T> {
         self.occupied[level] |= 1 << slot;
     }
 
+    /// Drops every entry for which `keep` says no. Cost: a look at each.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for (level, occupied) in self.levels.iter_mut().zip(&mut self.occupied) {
+            for (number, slot) in level.iter_mut().enumerate() {
+                let before = slot.len();
+                slot.retain(|(_, value)| keep(value));
+                self.len -= before - slot.len();
+                if slot.is_empty() {
+                    *occupied &= !(1 << number);
+                    *slot = Vec::new();
+                }
+            }
+        }
+    }
+
     /// Moves on to `now` and gives every entry whose deadline has passed to `fire`.
     pub fn advance(&mut self, now: Instant, mut fire: impl FnMut(T)) {
         let end = now.as_millis() / TICK_MILLIS;
@@ -172,6 +187,20 @@ mod tests {
         let mut fired = 0;
         wheel.advance(Instant::from_millis(1_000_000 + 2 * TICK_MILLIS), |()| fired += 1);
         assert_eq!(fired, 1);
+    }
+
+    #[test]
+    fn entries_dropped_do_not_fire() {
+        let mut wheel = Wheel::default();
+        (0..10_000).for_each(|number: u64| wheel.add(Instant::from_millis(number * number), number));
+        wheel.retain(|number| number % 3 == 0);
+        assert_eq!(wheel.len(), 3334);
+        let mut fired = 0;
+        wheel.advance(Instant::from_millis(100_000_100), |number| {
+            assert_eq!(number % 3, 0);
+            fired += 1;
+        });
+        assert_eq!((fired, wheel.len()), (3334, 0));
     }
 
     #[test]

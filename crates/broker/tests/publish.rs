@@ -45,8 +45,9 @@ impl Target for Recorder {
         *self.verdict.lock().unwrap()
     }
 
-    fn flush(&self) {
+    fn flush(&self) -> bool {
         self.flushes.fetch_add(1, Relaxed);
+        false
     }
 
     fn readiness(&self) -> Readiness {
@@ -64,6 +65,10 @@ impl Target for Recorder {
     fn when_there_is_room(&self, _: Waiter) -> bool {
         false
     }
+}
+
+fn as_target(recorder: &Arc<Recorder>) -> Arc<dyn Target> {
+    recorder.clone()
 }
 
 struct Setting {
@@ -100,11 +105,12 @@ impl Setting {
 
     fn subscribe_with(&self, target: &Arc<Recorder>, filter: &str, options: SubscribeOptions) {
         let filter = SharedFilter::parse(filter).unwrap();
-        self.broker.subscribe(target.clone(), target.id, filter, options);
+        let subscribed = self.broker.subscribe(&as_target(target), target.id, filter, options);
+        assert!(subscribed.is_some());
     }
 
     fn unsubscribe(&self, target: &Arc<Recorder>, filter: &str) -> bool {
-        self.broker.unsubscribe(target.id, SharedFilter::parse(filter).unwrap()).is_some()
+        self.broker.unsubscribe(&as_target(target), target.id, SharedFilter::parse(filter).unwrap()).is_some()
     }
 
     fn publish(&mut self, topic: &str) -> bool {
@@ -341,4 +347,20 @@ fn a_member_that_is_cut_off_costs_its_group_no_message() {
     (0..4).for_each(|_| assert!(setting.publish("t")));
     assert_eq!(quick.received().len(), 4);
     assert!(slow.cut_offs.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_target_that_is_gone_cannot_subscribe_under_the_number_of_another() {
+    let mut setting = Setting::new();
+    let gone = setting.target();
+    setting.broker.unregister(gone.id);
+    let newcomer = setting.target();
+    assert_eq!(gone.id, newcomer.id, "numbers are used again");
+    setting.subscribe(&newcomer, "mine");
+    let filter = SharedFilter::parse("mine").unwrap();
+    let subscribed =
+        setting.broker.subscribe(&as_target(&gone), gone.id, filter, SubscribeOptions::default());
+    assert!(subscribed.is_none() && !setting.unsubscribe(&gone, "mine"));
+    setting.publish("mine");
+    assert_eq!((newcomer.received().len(), gone.received().len()), (1, 0));
 }

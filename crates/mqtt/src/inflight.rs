@@ -27,6 +27,8 @@ pub struct Inflight<T> {
     unsent: usize,
     /// How many of those are unfinished.
     unsent_unfinished: u16,
+    /// The sum of the costs of what is kept.
+    cost: usize,
     window: u16,
     /// The next id to hand out, less one.
     next: u16,
@@ -35,6 +37,8 @@ pub struct Inflight<T> {
 #[derive(Debug)]
 struct Slot<T> {
     kept: Option<T>,
+    /// What `kept` is counted with.
+    cost: u32,
     awaits: Awaits,
 }
 
@@ -63,7 +67,15 @@ pub struct UnknownId(pub u16);
 impl<T: Clone> Inflight<T> {
     /// Nothing in flight; at most `window` messages (1 to 65,535) may be at once.
     pub fn new(window: u16) -> Self {
-        Self { slots: VecDeque::new(), unfinished: 0, unsent: 0, unsent_unfinished: 0, window, next: 0 }
+        Self {
+            slots: VecDeque::new(),
+            unfinished: 0,
+            unsent: 0,
+            unsent_unfinished: 0,
+            cost: 0,
+            window,
+            next: 0,
+        }
     }
 
     /// A new connection with a window of its own: everything unfinished is to be sent again by
@@ -85,20 +97,26 @@ impl<T: Clone> Inflight<T> {
         usize::from(self.unfinished)
     }
 
+    /// What the messages kept are counted with, together.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
     /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.unfinished == 0
     }
 
     /// Takes the next id for a message of QoS 1 or 2; `None` if there is no room. `kept` is what redelivery needs;
-    /// `None` if the session ends with its connection.
+    /// `None` if the session ends with its connection. `cost` is what it adds to [`Inflight::cost`].
     #[inline]
-    pub fn send(&mut self, qos: Qos, kept: Option<T>) -> Option<u16> {
+    pub fn send(&mut self, qos: Qos, kept: Option<T>, cost: u32) -> Option<u16> {
         if !self.has_room() {
             return None;
         }
         let awaits = if qos == Qos::ExactlyOnce { Awaits::Pubrec } else { Awaits::Puback };
-        self.slots.push_back(Slot { kept, awaits });
+        self.slots.push_back(Slot { kept, cost, awaits });
+        self.cost += cost as usize;
         self.unfinished += 1;
         let id = self.next + 1;
         self.next = if id == u16::MAX { 0 } else { id };
@@ -127,6 +145,7 @@ impl<T: Clone> Inflight<T> {
             Some(slot) if matches!(slot.awaits, Awaits::Pubrec | Awaits::Pubcomp) => {
                 slot.awaits = Awaits::Pubcomp;
                 slot.kept = None;
+                self.cost -= std::mem::take(&mut slot.cost) as usize;
                 Ok(())
             }
             _ => Err(UnknownId(id)),
@@ -179,7 +198,7 @@ impl<T: Clone> Inflight<T> {
     /// Ends it all; returns what was kept of the QoS 1 messages nobody acknowledged. A QoS 2 message that is under
     /// way is given to nobody else [MQTT-4.8.2-5].
     pub fn take_unacknowledged(&mut self) -> Vec<T> {
-        (self.unfinished, self.unsent, self.unsent_unfinished) = (0, 0, 0);
+        (self.unfinished, self.unsent, self.unsent_unfinished, self.cost) = (0, 0, 0, 0);
         let slots = std::mem::take(&mut self.slots);
         slots.into_iter().filter(|slot| slot.awaits == Awaits::Puback).filter_map(|slot| slot.kept).collect()
     }
@@ -191,6 +210,7 @@ impl<T: Clone> Inflight<T> {
         let slot = self.slots.get_mut(position).filter(|slot| slot.awaits == awaits).ok_or(UnknownId(id))?;
         slot.awaits = Awaits::Nothing;
         slot.kept = None;
+        self.cost -= std::mem::take(&mut slot.cost) as usize;
         self.unfinished -= 1;
         self.unsent_unfinished -= u16::from(is_unsent);
         while self.slots.front().is_some_and(|slot| slot.awaits == Awaits::Nothing) {
@@ -228,7 +248,7 @@ mod tests {
     fn ids_start_at_1_and_wrap_without_0() {
         let mut inflight = Inflight::<()>::new(10);
         for expected in (1..=u16::MAX).chain(1..=3) {
-            assert_eq!(inflight.send(Q1, None), Some(expected));
+            assert_eq!(inflight.send(Q1, None, 1), Some(expected));
             inflight.puback(expected).unwrap();
         }
     }
@@ -236,33 +256,33 @@ mod tests {
     #[test]
     fn the_window_closes_and_opens() {
         let mut inflight = Inflight::<()>::new(2);
-        assert_eq!((inflight.send(Q1, None), inflight.send(Q2, None)), (Some(1), Some(2)));
-        assert_eq!(inflight.send(Q1, None), None);
+        assert_eq!((inflight.send(Q1, None, 1), inflight.send(Q2, None, 1)), (Some(1), Some(2)));
+        assert_eq!(inflight.send(Q1, None, 1), None);
         inflight.pubrec(2, false).unwrap();
         assert!(!inflight.has_room(), "a message awaiting PUBCOMP still counts");
         inflight.pubcomp(2).unwrap();
-        assert_eq!(inflight.send(Q1, None), Some(3));
+        assert_eq!(inflight.send(Q1, None, 1), Some(3));
     }
 
     #[test]
     fn an_id_in_use_is_not_used_again_though_others_are_long_finished() {
         let mut inflight = Inflight::<()>::new(u16::MAX);
-        let stuck = inflight.send(Q1, None).unwrap();
+        let stuck = inflight.send(Q1, None, 1).unwrap();
         for _ in 0..ID_COUNT - 1 {
-            let id = inflight.send(Q1, None).unwrap();
+            let id = inflight.send(Q1, None, 1).unwrap();
             assert_ne!(id, stuck);
             inflight.puback(id).unwrap();
         }
         assert!(!inflight.has_room());
         inflight.puback(stuck).unwrap();
-        assert_eq!(inflight.send(Q1, None), Some(stuck));
+        assert_eq!(inflight.send(Q1, None, 1), Some(stuck));
     }
 
     #[test]
     fn acknowledgements_of_the_wrong_kind_or_id_are_refused() {
         let mut inflight = Inflight::<()>::new(9);
-        inflight.send(Q1, None);
-        inflight.send(Q2, None);
+        inflight.send(Q1, None, 1);
+        inflight.send(Q2, None, 1);
         assert_eq!(inflight.puback(2), Err(UnknownId(2)));
         assert_eq!(inflight.pubrec(1, false), Err(UnknownId(1)));
         assert_eq!(inflight.pubcomp(2), Err(UnknownId(2)));
@@ -275,7 +295,7 @@ mod tests {
     fn redelivery_keeps_the_order_and_knows_the_stage() {
         let mut inflight = Inflight::new(9);
         for (qos, text) in [(Q1, "a"), (Q2, "b"), (Q1, "c"), (Q2, "d")] {
-            inflight.send(qos, Some(text));
+            inflight.send(qos, Some(text), 1);
         }
         inflight.puback(3).unwrap();
         inflight.pubrec(2, false).unwrap();
@@ -292,7 +312,7 @@ mod tests {
     fn redelivery_keeps_to_a_smaller_window_than_before() {
         let mut inflight = Inflight::new(9);
         for text in ["a", "b", "c", "d"] {
-            inflight.send(Q1, Some(text));
+            inflight.send(Q1, Some(text), 1);
         }
         inflight.reconnect(2);
         let batch = |inflight: &mut Inflight<_>| std::iter::from_fn(|| inflight.next_resend()).count();
@@ -306,12 +326,13 @@ mod tests {
         inflight.puback(3).unwrap();
         assert_eq!(batch(&mut inflight), 0);
         assert!(inflight.is_empty() && inflight.has_room());
+        assert_eq!(inflight.cost(), 0);
     }
 
     #[test]
     fn a_refused_qos_2_message_is_finished() {
         let mut inflight = Inflight::new(1);
-        inflight.send(Q2, Some("x"));
+        inflight.send(Q2, Some("x"), 1);
         inflight.pubrec(1, true).unwrap();
         assert!(inflight.is_empty() && inflight.has_room());
     }

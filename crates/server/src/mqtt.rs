@@ -146,7 +146,8 @@ impl Client {
         }
         let expiry_max = connect::expiry_max(&turn.settings);
         let expiry_secs = disconnect.session_expiry_secs.map(|secs| secs.min(expiry_max));
-        let wants_will = disconnect.reason == ReasonCode::DisconnectWithWill;
+        // Only a normal disconnection discards the will [MQTT-3.1.2-10].
+        let wants_will = disconnect.reason != ReasonCode::Success;
         if self.session.say_goodbye(link, wants_will, expiry_secs) {
             End::Client
         } else {
@@ -178,8 +179,9 @@ impl Client {
             .then_some(text)
     }
 
-    /// Sends a DISCONNECT, where the version has one, as the last thing on the connection.
-    pub(crate) fn say_farewell(&self, link: &Arc<Link>, reason: ReasonCode, text: &str) {
+    /// Sends a DISCONNECT, where the version has one, as the last thing on the connection. Returns whether the caller
+    /// has to flush for the rest.
+    pub(crate) fn say_farewell(&self, link: &Arc<Link>, reason: ReasonCode, text: &str) -> bool {
         let mut packet = Vec::new();
         if self.version == Version::V5 {
             // DISCONNECT may say why whatever the client asked about problem information [MQTT-3.1.2-29].
@@ -188,6 +190,6 @@ impl Client {
             let disconnect = Disconnect { reason, reason_string, ..Disconnect::default() };
             encode::encode(&Packet::Disconnect(disconnect), self.version, &mut packet);
         }
-        self.session.say_last(link, &packet);
+        self.session.say_last(link, &packet)
     }
 }

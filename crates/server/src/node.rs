@@ -6,7 +6,7 @@ use crate::session::{Ended, Session};
 use crate::settings::Settings;
 use crate::shard::ShardHandle;
 use meridian_broker::broker::Handle;
-use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Wheel};
+use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Target, Wheel};
 use meridian_types::Instant;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -30,8 +30,17 @@ pub(crate) struct Node {
     pub(crate) client_count: AtomicUsize,
     pub(crate) is_stopping: AtomicBool,
     settings: RwLock<Arc<Settings>>,
-    timers: Mutex<Wheel<Timer>>,
+    timers: Mutex<Timers>,
 }
+
+/// The deadlines, and at how many of them those that have become pointless are looked for.
+struct Timers {
+    wheel: Wheel<Timer>,
+    sift_at: usize,
+}
+
+/// Fewer deadlines than this are left alone.
+const SIFT_MIN: usize = 4096;
 
 /// Deadlines that belong to no connection.
 pub(crate) enum Timer {
@@ -55,7 +64,7 @@ impl Node {
             client_count: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             settings: RwLock::new(Arc::new(settings)),
-            timers: Mutex::default(),
+            timers: Mutex::new(Timers { wheel: Wheel::default(), sift_at: SIFT_MIN }),
         }
     }
 
@@ -76,20 +85,35 @@ impl Node {
     /// Adds a deadline that belongs to no connection. The first event loop serves them.
     pub(crate) fn add_timer(&self, deadline: Instant, timer: Timer) {
         let deadline = deadline.min(clock::now().plus_millis(TIMER_MILLIS_MAX));
-        self.timers.lock().add(deadline, timer);
+        let mut timers = self.timers.lock();
+        timers.wheel.add(deadline, timer);
+        if timers.wheel.len() > timers.sift_at {
+            timers.wheel.retain(|timer| self.is_live(timer));
+            timers.sift_at = (2 * timers.wheel.len()).max(SIFT_MIN);
+        }
+        drop(timers);
         // It may sleep past the new deadline otherwise.
         self.shards[0].wake();
     }
 
+    fn is_live(&self, timer: &Timer) -> bool {
+        match timer {
+            Timer::Session(session) => session.awaits_timer(),
+            Timer::Retained(topic, expires) => meridian_types::TopicName::new(topic)
+                .is_ok_and(|topic| self.broker.retained.expires_at(topic, *expires)),
+            Timer::Report => true,
+        }
+    }
+
     /// Milliseconds until [`Node::run_timers`] may have something to do.
     pub(crate) fn next_timer_millis(&self, now: Instant) -> Option<u64> {
-        self.timers.lock().next_wait_millis(now)
+        self.timers.lock().wheel.next_wait_millis(now)
     }
 
     /// Serves all deadlines that have passed.
     pub(crate) fn run_timers(&self, context: &mut Context) {
         let mut due = Vec::new();
-        self.timers.lock().advance(context.now, |timer| due.push(timer));
+        self.timers.lock().wheel.advance(context.now, |timer| due.push(timer));
         for timer in due {
             match timer {
                 Timer::Session(session) => {
@@ -112,7 +136,7 @@ impl Node {
                         crate::sys::publish(self, context);
                     }
                     let next = interval.max(std::time::Duration::from_secs(1)).as_millis() as u64;
-                    self.timers.lock().add(context.now.plus_millis(next), Timer::Report);
+                    self.timers.lock().wheel.add(context.now.plus_millis(next), Timer::Report);
                 }
             }
         }
@@ -130,11 +154,15 @@ impl Node {
     /// Carries out what is left when a connection or session is over: through the ordinary ways, with no lock held.
     pub(crate) fn finish(&self, context: &mut Context, session: &Arc<Session>, mut ended: Ended) {
         ended.resume_waiting();
+        let target = session.clone() as Arc<dyn Target>;
+        if ended.has_more {
+            context.touch(target.clone());
+        }
         for filter in ended.subscriptions.drain(..) {
-            self.broker.unsubscribe_handle(session.id, &Handle::Filter(filter));
+            self.broker.unsubscribe_handle(&target, session.id, &Handle::Filter(filter));
         }
         for group in ended.groups.drain(..) {
-            self.broker.unsubscribe_handle(session.id, &Handle::Group(group));
+            self.broker.unsubscribe_handle(&target, session.id, &Handle::Group(group));
         }
         if ended.has_session_ended {
             self.broker.redeliver(context, session.id, std::mem::take(&mut ended.deliveries));

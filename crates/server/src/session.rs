@@ -28,12 +28,14 @@ use meridian_router::{FilterId, TargetId};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Qos};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+/// Writes to one socket before others get theirs.
+const WRITES_PER_FLUSH: usize = 4;
 /// A session that outlives every connection.
 pub(crate) const EXPIRES_NEVER: u32 = u32::MAX;
 
@@ -99,7 +101,7 @@ struct State {
 #[derive(Default)]
 struct Rare {
     aliases: Option<AliasesOut>,
-    groups: Vec<Arc<Group>>,
+    groups: HashMap<TargetId, Arc<Group>>,
     /// QoS 2 messages received and not yet released.
     received: HashSet<u16>,
     will: Option<Box<Will>>,
@@ -160,7 +162,7 @@ impl Session {
         }
         match handle {
             Handle::Filter(filter) => state.subscriptions.push(*filter),
-            Handle::Group(group) => state.rare().groups.push(group.clone()),
+            Handle::Group(group) => drop(state.rare().groups.insert(group.id, group.clone())),
         }
         Ok(())
     }
@@ -177,7 +179,7 @@ impl Session {
                 Vec::new()
             }
             Handle::Group(group) => {
-                state.rare().groups.retain(|other| !Arc::ptr_eq(other, group));
+                state.rare().groups.remove(&group.id);
                 state.queue.take_of_group(group)
             }
         }
@@ -222,13 +224,20 @@ impl Session {
     }
 
     /// The socket has room again. The kernel says so with every event; it means something only if the last write
-    /// found none, or one is under way that may.
-    pub(crate) fn on_writable(&self) {
-        if self.is_writing_or_blocked.load(Acquire) {
-            let mut state = self.state.lock();
-            state.outbox.unblock();
-            self.write_out(state);
+    /// found none, or one is under way that may. Returns whether the caller has to flush.
+    pub(crate) fn on_writable(&self) -> bool {
+        if !self.is_writing_or_blocked.load(Acquire) {
+            return false;
         }
+        let mut state = self.state.lock();
+        state.outbox.unblock();
+        self.write_out(state)
+    }
+
+    /// Whether an entry in the timing wheel still means something to it.
+    pub(crate) fn awaits_timer(&self) -> bool {
+        let state = self.state.lock();
+        !state.has_ended && state.link.is_none()
     }
 
     /// Whether its queue is within its limits.
@@ -249,12 +258,12 @@ impl Session {
         (state.queue.len(), state.queue.bytes())
     }
 
-    /// Writes until the outbox and what the queue adds to it are empty, or the socket is full. The lock is not held
-    /// during the system call.
-    fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        loop {
-            let Some(link) = state.link.clone() else { return };
-            let Some(mut buffer) = state.outbox.begin(link.framing) else { return };
+    /// Writes until the outbox and what the queue adds to it are empty, the socket is full, or it has had its due.
+    /// The lock is not held during the system call. Returns whether the caller has to flush it again.
+    fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
+        for _ in 0..WRITES_PER_FLUSH {
+            let Some(link) = state.link.clone() else { return false };
+            let Some(mut buffer) = state.outbox.begin(link.framing) else { return false };
             self.is_writing_or_blocked.store(true, Release);
             drop(state);
             let result = buffer.write_to(&link.socket);
@@ -262,12 +271,12 @@ impl Session {
             if state.leaving == Leaving::Evicted || !state.is_linked_to(&link) {
                 drop(state);
                 link.say_farewell(matches!(result, Ok(true)));
-                return;
+                return false;
             }
             if result.is_err() {
                 // The socket is dead; its event loop hears of it as well and detaches.
                 state.outbox = Outbox::default();
-                return;
+                return false;
             }
             let goes_on = state.outbox.finish(buffer);
             self.is_writing_or_blocked.store(state.outbox.is_blocked(), Release);
@@ -279,9 +288,11 @@ impl Session {
                 state = self.state.lock();
             }
             if !goes_on && !has_pumped {
-                return;
+                return false;
             }
         }
+        // Others wait for their flush: this one comes again after them, unless somebody else has promised it.
+        !std::mem::replace(&mut state.is_touched, true)
     }
 }
 
@@ -346,10 +357,10 @@ impl Target for Session {
         state.enqueue(publication, qos, terms, self.id)
     }
 
-    fn flush(&self) {
+    fn flush(&self) -> bool {
         let mut state = self.state.lock();
         state.is_touched = false;
-        self.write_out(state);
+        self.write_out(state)
     }
 
     fn readiness(&self) -> Readiness {

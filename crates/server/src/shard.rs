@@ -164,7 +164,8 @@ impl Shard {
     }
 
     fn timeout(&self, last_busy: Instant) -> Option<Duration> {
-        if !self.again.is_empty() || !self.accept_again.is_empty() {
+        let has_more_to_write = self.turn.context.touched_count() > 0;
+        if has_more_to_write || !self.again.is_empty() || !self.accept_again.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = clock::now();

@@ -8,6 +8,7 @@ use meridian_broker::{Counter, Publication, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
 use meridian_types::{Qos, SharedFilter, TopicError, TopicFilter};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Retained messages owed to a new subscription.
@@ -42,6 +43,11 @@ impl Client {
         if owed.is_empty() {
             return;
         }
+        // A filter that is asked for several times in one packet is answered once, by its last options.
+        let mut seen = HashSet::new();
+        owed.reverse();
+        owed.retain(|owed| seen.insert(owed.filter));
+        owed.reverse();
         // Clients expect the answer before the first message.
         self.send_replies(link, turn);
         let target = self.session.clone() as Arc<dyn Target>;
@@ -77,17 +83,19 @@ impl Client {
             id: id.unwrap_or(0),
         };
         let target = self.session.clone() as Arc<dyn Target>;
-        let subscribed = turn.node.broker.subscribe(target, self.session.id, filter, options);
+        let ended = || (ReasonCode::UnspecifiedError, "the session has ended".to_owned());
+        let subscribed =
+            turn.node.broker.subscribe(&target, self.session.id, filter, options).ok_or_else(ended)?;
         if subscribed.is_new {
             let count_max = turn.settings.config.mqtt.subscriptions_max;
             if let Err(error) = self.session.add_subscription(&subscribed.handle, count_max) {
-                turn.node.broker.unsubscribe_handle(self.session.id, &subscribed.handle);
+                turn.node.broker.unsubscribe_handle(&target, self.session.id, &subscribed.handle);
                 turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
                 let what = match error {
                     SubscriptionError::TooMany => {
                         format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)")
                     }
-                    SubscriptionError::Ended => "the session has ended".to_owned(),
+                    SubscriptionError::Ended => return Err(ended()),
                 };
                 return Err((ReasonCode::QuotaExceeded, what));
             }
@@ -127,7 +135,8 @@ impl Client {
 
     fn unsubscribe(&self, turn: &mut Turn, filter: &str) -> Result<ReasonCode, TopicError> {
         let filter = SharedFilter::parse(filter)?;
-        let Some(handle) = turn.node.broker.unsubscribe(self.session.id, filter) else {
+        let target = self.session.clone() as Arc<dyn Target>;
+        let Some(handle) = turn.node.broker.unsubscribe(&target, self.session.id, filter) else {
             return Ok(ReasonCode::NoSubscriptionExisted);
         };
         let waiting = self.session.forget_subscription(&handle);

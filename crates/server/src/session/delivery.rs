@@ -50,7 +50,13 @@ impl State {
         self.is_connected()
             && self.queue.is_empty()
             && self.outbox.len() < self.limits.outbox_bytes_max
-            && (qos == Qos::AtMostOnce || self.inflight.has_room())
+            && (qos == Qos::AtMostOnce || self.has_inflight_room())
+    }
+
+    /// Whether another QoS 1 or 2 message may be sent: by the client's window, and by the bytes kept for redelivery.
+    #[inline]
+    fn has_inflight_room(&self) -> bool {
+        self.inflight.has_room() && self.inflight.cost() < self.limits.bytes_max
     }
 
     /// Encodes into the outbox. The wire form is shared with all targets of the same version and flags; the packet
@@ -93,7 +99,8 @@ impl State {
         let at = self.outbox.filling().append(&form.bytes);
         if qos != Qos::AtMostOnce {
             let kept = self.keep(publication, qos, terms);
-            let id = self.inflight.send(qos, kept).expect("room was checked");
+            let cost = cost_of(&kept);
+            let id = self.inflight.send(qos, kept, cost).expect("room was checked");
             self.outbox.filling().patch_u16(at + form.mark, id);
         }
         if is_shared {
@@ -120,7 +127,8 @@ impl State {
         }
         if qos != Qos::AtMostOnce {
             let kept = self.keep(publication, qos, terms);
-            head.packet_id = self.inflight.send(qos, kept).expect("room was checked");
+            let cost = cost_of(&kept);
+            head.packet_id = self.inflight.send(qos, kept, cost).expect("room was checked");
         }
         let version = self.version;
         self.outbox.filling().append_with(|out| {
@@ -160,7 +168,9 @@ impl State {
             0
         } else {
             let keeps = self.is_persistent() || delivery.terms.group.is_some();
-            self.inflight.send(qos, keeps.then(|| Arc::new(delivery.clone()))).expect("room was checked")
+            let kept = keeps.then(|| Arc::new(delivery.clone()));
+            let cost = cost_of(&kept);
+            self.inflight.send(qos, kept, cost).expect("room was checked")
         };
         self.write_publish(delivery, id, false, now);
         true
@@ -208,7 +218,7 @@ impl State {
         let now = clock::now();
         while let Some(delivery) = self.queue.front() {
             let needs_room = delivery.terms.qos != Qos::AtMostOnce;
-            if self.outbox.len() >= self.limits.outbox_bytes_max || needs_room && !self.inflight.has_room() {
+            if self.outbox.len() >= self.limits.outbox_bytes_max || needs_room && !self.has_inflight_room() {
                 break;
             }
             let Some(delivery) = self.queue.pop() else { break };
@@ -279,7 +289,8 @@ impl State {
     /// sent any.
     fn resend(&mut self) -> bool {
         let mut has_sent = false;
-        while let Some((id, resend)) = self.inflight.next_resend() {
+        while self.outbox.len() < self.limits.outbox_bytes_max {
+            let Some((id, resend)) = self.inflight.next_resend() else { break };
             has_sent = true;
             match resend {
                 Resend::Publish(delivery) => {
@@ -300,6 +311,11 @@ impl State {
         }
         has_sent
     }
+}
+
+/// What a kept delivery is counted with against the limit in bytes.
+fn cost_of(kept: &Option<Arc<Delivery>>) -> u32 {
+    kept.as_ref().map_or(0, |kept| u32::try_from(kept.message.size()).unwrap_or(u32::MAX))
 }
 
 fn count_dropped(count: impl FnOnce(&mut Dropped)) {

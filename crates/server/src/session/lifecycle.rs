@@ -45,6 +45,8 @@ pub(crate) struct Ended {
     pub(crate) deliveries: Vec<Delivery>,
     /// Whether the session has ended.
     pub(crate) has_session_ended: bool,
+    /// Whether there is more to write than was one connection's due: it has to be flushed again.
+    pub(crate) has_more: bool,
     /// When the session wants to be looked at again.
     pub(crate) timer: Option<Instant>,
     waiting: Vec<(super::WaitsFor, Waiter)>,
@@ -95,7 +97,7 @@ impl Session {
         state.outbox.filling().append(connack);
         state.pump();
         state.is_touched = false;
-        self.write_out(state);
+        ended.has_more = self.write_out(state);
         Some(ended)
     }
 
@@ -119,15 +121,16 @@ impl Session {
         true
     }
 
-    /// Sends `packets` as the last thing on `link`, and as much of it as the socket takes now.
-    pub(crate) fn say_last(&self, link: &Arc<Link>, packets: &[u8]) {
+    /// Sends `packets` as the last thing on `link`, and as much of it as the socket takes now. Returns whether the
+    /// caller has to flush for the rest.
+    pub(crate) fn say_last(&self, link: &Arc<Link>, packets: &[u8]) -> bool {
         let mut state = self.state.lock();
         if !state.is_linked_to(link) || state.leaving != Leaving::No {
-            return;
+            return false;
         }
         state.outbox.filling().append(packets);
         state.leaving = Leaving::Told;
-        self.write_out(state);
+        self.write_out(state)
     }
 
     /// The connection `link` is over. Nothing happens if the session has another by now.
@@ -263,9 +266,10 @@ impl State {
         Ended {
             will,
             subscriptions: std::mem::take(&mut self.subscriptions),
-            groups,
+            groups: groups.into_values().collect(),
             deliveries,
             has_session_ended: true,
+            has_more: false,
             timer: None,
             waiting,
         }

@@ -179,7 +179,9 @@ impl Shard {
     pub(super) fn on_writable(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if let Stage::Client(client) = &connection.stage {
-            client.session.on_writable();
+            if client.session.on_writable() {
+                self.turn.touch(&client.session);
+            }
             return;
         }
         let Some(mut unsent) = connection.unsent.take() else { return };
@@ -281,8 +283,9 @@ impl Shard {
         let Some(connection) = self.connections.get(key) else { return };
         if let Stage::Client(client) = &connection.stage
             && let Some((reason, text)) = End::Shutdown.farewell()
+            && client.say_farewell(&connection.link, reason, text)
         {
-            client.say_farewell(&connection.link, reason, text);
+            self.turn.touch(&client.session);
         }
     }
 
