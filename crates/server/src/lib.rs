@@ -1,8 +1,8 @@
 //! Listeners, the connection driver, configuration, metrics and wiring: everything of Meridian that touches the
 //! operating system.
 //!
-//! [`run`] starts one event loop ([`shard`]) for each core. A loop owns its connections, reads and parses what they
-//! send ([`mqtt`]), and writes to the outbox of whatever [`session`] a message goes to.
+//! [`run()`] starts one event loop (`shard`) for each core. A loop owns its connections, reads and parses what they
+//! send (`mqtt`), and writes to the outbox of whatever `session` a message goes to.
 
 mod banner;
 mod clock;

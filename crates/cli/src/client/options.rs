@@ -12,7 +12,7 @@ use meridian_types::{Qos, TopicName};
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ClientOptions {
-    /// Broker: mqtt://[user[:password]@]host[:port][/topic] or ws://host[:port][/path]
+    /// Broker: mqtt://user:password@host:port/topic or ws://host:port/path; only the host is needed
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     pub(crate) url: Option<Address>,
     /// Broker's name or address [default: localhost]

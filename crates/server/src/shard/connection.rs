@@ -314,7 +314,8 @@ impl Shard {
         let now = self.turn.context.now;
         let is_client = matches!(connection.stage, Stage::Client(_));
         if !matches!(connection.stage, Stage::Http(_)) || end == End::ConnectTimeout {
-            self.turn.context.counters.add(end.counter(is_client), 1);
+            // At once, not at the end of the turn: the peer may see the end and ask.
+            self.node.broker.metrics.add(end.counter(is_client), 1);
         }
         if let Stage::Client(client) = &connection.stage {
             if let Some((reason, text)) = end.farewell() {
