@@ -69,11 +69,18 @@ pub(crate) struct RouteCache {
     hasher: RandomState,
     bytes: usize,
     bytes_max: usize,
+    /// Marks of topics that were missed lately. A topic is kept from its second miss on, so that topics used once do
+    /// not fill the cache.
+    missed: Box<[u32]>,
 }
+
+/// Marks of missed topics.
+const MISSED_COUNT: usize = 8192;
 
 impl RouteCache {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { entries: HashTable::new(), hasher: RandomState::default(), bytes: 0, bytes_max }
+        let missed = vec![0; MISSED_COUNT].into_boxed_slice();
+        Self { entries: HashTable::new(), hasher: RandomState::default(), bytes: 0, bytes_max, missed }
     }
 
     /// The route of `topic`, from the cache or made by `resolve`. The second value says whether it was cached.
@@ -108,10 +115,11 @@ impl RouteCache {
         // Read before the look-up: a change in between makes the entry stale rather than wrong.
         let generation = index.generation(&regions);
         let route = Arc::new(resolve(name));
-        if let Ok(stale) = self.entries.find_entry(hash, |entry| entry.hash == hash && *entry.topic == *topic)
-        {
-            let (stale, _) = stale.remove();
-            self.bytes -= Self::cost(&stale);
+        let was_cached = self.forget(hash, topic);
+        let mark = (hash >> 32) as u32;
+        let missed = &mut self.missed[hash as usize % MISSED_COUNT];
+        if !was_cached && std::mem::replace(missed, mark) != mark {
+            return route;
         }
         let entry = Cached { hash, topic: topic.into(), regions, generation, route: route.clone() };
         let cost = Self::cost(&entry);
@@ -124,6 +132,15 @@ impl RouteCache {
             self.entries.insert_unique(hash, entry, |entry| entry.hash);
         }
         route
+    }
+
+    /// Removes a stale entry; returns whether there was one.
+    fn forget(&mut self, hash: u64, topic: &str) -> bool {
+        let found = self.entries.find_entry(hash, |entry| entry.hash == hash && *entry.topic == *topic);
+        let Ok(stale) = found else { return false };
+        let (stale, _) = stale.remove();
+        self.bytes -= Self::cost(&stale);
+        true
     }
 
     fn cost(entry: &Cached) -> usize {

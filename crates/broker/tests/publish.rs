@@ -189,7 +189,8 @@ fn churn_elsewhere_leaves_cached_routes_in_use() {
     let mut setting = Setting::new();
     let (target, other) = (setting.target(), setting.target());
     setting.subscribe(&target, "a/b");
-    setting.publish("a/b");
+    // A topic is kept from its second miss on.
+    (0..2).for_each(|_| assert!(setting.publish("a/b")));
     let misses = setting.count(Counter::RouteCacheMisses);
     for number in 0..100 {
         setting.subscribe(&other, &format!("elsewhere/{number}/+"));
