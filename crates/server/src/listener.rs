@@ -46,10 +46,7 @@ pub enum ListenError {
         source: io::Error,
     },
     /// The address is taken.
-    #[error(
-        "{url}: the port is in use by another process; find it with `ss -ltnp 'sport = :{port}'`, or choose another \
-         port (0 takes a free one)"
-    )]
+    #[error("{url}: the port is in use by another process")]
     InUse {
         /// As written.
         url: String,
