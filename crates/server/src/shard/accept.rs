@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const ACCEPTS_PER_TURN: usize = 256;
 /// A loop keeps what it accepts unless another has this many connections fewer.
 const PLACEMENT_SLACK: usize = 4;
+/// Connections a loop gets before the next one gets its first.
+const PAIR: usize = 2;
 /// How long to wait after the process ran out of open files.
 const FILES_WAIT_MILLIS: u64 = 100;
 
@@ -49,19 +51,26 @@ impl Shard {
         }
         self.node.connection_count.fetch_add(1, Relaxed);
         self.node.listener_counts[listener].fetch_add(1, Relaxed);
+        let target = self.place_on();
         let shards = &self.node.shards;
-        let least = (0..shards.len()).min_by_key(|&index| shards[index].load()).unwrap_or(self.index);
-        let target = if shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK {
-            self.index
-        } else {
-            least
-        };
         shards[target].connection_count().fetch_add(1, Relaxed);
         if target == self.index {
             self.adopt(socket, peer, listener);
         } else {
             shards[target].send(Command::Adopt { socket, peer, listener });
         }
+    }
+
+    /// The loop for a new connection. A publisher and its subscriber on one loop wake one thread for each message
+    /// instead of two, so the first connections go to the loops in pairs.
+    fn place_on(&self) -> usize {
+        let shards = &self.node.shards;
+        if let Some(first) = shards.iter().position(|shard| shard.load() < PAIR) {
+            return first;
+        }
+        let least = (0..shards.len()).min_by_key(|&index| shards[index].load()).unwrap_or(self.index);
+        let is_even = shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK;
+        if is_even { self.index } else { least }
     }
 
     pub(super) fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr, listener: usize) {
