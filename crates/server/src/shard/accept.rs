@@ -1,4 +1,4 @@
-//! New connections: accepted by whichever loop is awake, placed on the one with the fewest.
+//! New connections: accepted by whichever loop is awake; the first placed in pairs, the others evenly.
 
 use super::{Command, Connection, Shard};
 use crate::listener::Kind;
