@@ -9,6 +9,7 @@ use crate::hash::Seeds;
 use crate::interner::{Key, Text};
 use crate::regions::{RegionTable, Regions};
 use crate::tree::{FilterPlace, Inserted, Removed, Tree};
+use crate::words::MQTT;
 
 /// What a look-up returns, as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,7 +75,7 @@ pub struct Index {
 impl Index {
     /// An empty index; 130 KiB, most of it the table of regions.
     pub fn new() -> Self {
-        let shard = |_| Shard { tree: RwLock::new(Tree::new()), counts: Default::default() };
+        let shard = |_| Shard { tree: RwLock::new(Tree::new(MQTT)), counts: Default::default() };
         Self {
             shards: Box::new(std::array::from_fn(shard)),
             regions: RegionTable::new(),
@@ -92,7 +93,8 @@ impl Index {
     pub fn insert(&self, filter: TopicFilter<'_>, target: TargetId, options: u32) -> (FilterId, Option<u32>) {
         let (shard, depth) = self.shard_of_filter(filter);
         let mut tree = self.shards[shard].tree.write();
-        let Inserted { place, previous, is_new_filter } = tree.insert(filter, Entry { target, options });
+        let Inserted { place, previous, is_new_filter } =
+            tree.insert(&filter.into(), Entry { target, options });
         if is_new_filter {
             // Counted under the lock, so that a look-up that must see the filter does not pass the shard by.
             self.shards[shard].counts[depth as usize].fetch_add(1, Ordering::Release);
@@ -109,7 +111,7 @@ impl Index {
     pub fn remove(&self, filter: TopicFilter<'_>, target: TargetId) -> Option<(FilterId, u32)> {
         let (shard, depth) = self.shard_of_filter(filter);
         let mut tree = self.shards[shard].tree.write();
-        let place = tree.find(filter)?;
+        let place = tree.find(&filter.into())?;
         let removed = tree.remove(place, target)?;
         drop(tree);
         self.finish_removal(filter, shard, depth, &removed);

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::interner::Interner;
 use crate::node::NONE;
-use crate::words::Words;
+use crate::words::{Grammar, Words};
 
 /// A row of word ids, without allocation up to 16.
 pub(crate) type WordRow = SmallVec<[u32; 16]>;
@@ -19,8 +19,8 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    pub(crate) fn new() -> Self {
-        Self { words: Words::new(), tails: Interner::new() }
+    pub(crate) fn new(grammar: Grammar) -> Self {
+        Self { words: Words::new(grammar), tails: Interner::new() }
     }
 
     /// The words of a tail; none of [`NONE`].

@@ -110,6 +110,7 @@ pub mod index;
 mod interner;
 mod labels;
 mod node;
+pub mod pattern;
 mod regions;
 pub mod store;
 mod table;
@@ -118,5 +119,6 @@ mod tree;
 mod words;
 
 pub use index::{Entry, FilterId, Index, TargetId};
+pub use pattern::{PatternError, PatternTree, RoutingPattern};
 pub use regions::Regions;
 pub use store::{Cursor, TopicStore};

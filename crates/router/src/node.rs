@@ -14,6 +14,7 @@ const PARENT_MASK: u32 = (1 << 27) - 1;
 const BRANCH: u32 = 1 << 27;
 const KIND_SHIFT: u32 = 28;
 const KIND_MASK: u32 = 0b11 << KIND_SHIFT;
+const LEADS_TO_MANY: u32 = 1 << 30;
 const FREE: u32 = 1 << 31;
 
 const KIND_NONE: u32 = 0;
@@ -24,8 +25,8 @@ const KIND_SETS: u32 = 3;
 /// A place in the tree, 20 bytes:
 ///
 /// ```text
-///          31    30  29..28  27      26 .. 0
-/// up       free      kind    branch  parent
+///          31    30    29..28  27      26 .. 0
+/// up       free  many  kind    branch  parent
 /// word     the label's first word
 ///
 ///          leaf            branch with targets   branch without
@@ -37,6 +38,8 @@ const KIND_SETS: u32 = 3;
 /// With kind one, `first` and `second` are the target and its options; with kind sets, the set of the filter that ends
 /// here and of the one that ends in `#` below, or [`NO_SET`]. A branch without targets, which most are, repeats here what a
 /// look-up needs of its [`Branch`], so as not to read it.
+///
+/// Bit `many` says that a child's label starts with the wildcard for many words, which is found as a literal word is.
 ///
 /// The label is the row of words from the parent to here: the word, then the tail's.
 #[derive(Clone, Copy)]
@@ -110,6 +113,16 @@ impl Node {
         self.up = self.up & !PARENT_MASK | parent;
     }
 
+    /// Whether a child's label starts with the wildcard for many words.
+    #[inline]
+    pub(crate) const fn leads_to_many(&self) -> bool {
+        self.up & LEADS_TO_MANY != 0
+    }
+
+    pub(crate) const fn set_leads_to_many(&mut self, leads: bool) {
+        self.up = if leads { self.up | LEADS_TO_MANY } else { self.up & !LEADS_TO_MANY };
+    }
+
     #[inline]
     const fn kind(&self) -> u32 {
         (self.up & KIND_MASK) >> KIND_SHIFT
@@ -137,7 +150,7 @@ impl Node {
         }
     }
 
-    /// Sets everything but parent and word.
+    /// Sets everything but parent, word and the bit `many`.
     pub(crate) const fn set(&mut self, targets: Targets, shape: Shape) {
         let kind;
         (kind, self.first, self.second) = match targets {
@@ -146,7 +159,7 @@ impl Node {
             Targets::Below(entry) => (KIND_BELOW, entry.target.0, entry.options),
             Targets::Sets { here, below } => (KIND_SETS, here, below),
         };
-        self.up = self.up & PARENT_MASK | kind << KIND_SHIFT;
+        self.up = self.up & (PARENT_MASK | LEADS_TO_MANY) | kind << KIND_SHIFT;
         match shape {
             Shape::Leaf { tail } => self.link = tail,
             Shape::Branch { id, tail, plus } => {
@@ -178,7 +191,7 @@ pub(crate) struct Branch {
     pub(crate) tail: u32,
     /// The child whose label starts with `+`, or [`NONE`].
     pub(crate) plus: u32,
-    /// Children whose labels start with a literal word; they are found in the table of edges.
+    /// Children whose labels start with anything else; they are found in the table of edges.
     pub(crate) literal_count: u32,
     /// Their ids, exclusive-ored: with one child, its id.
     pub(crate) literal_xor: u32,

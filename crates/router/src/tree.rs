@@ -1,6 +1,7 @@
-//! One tree of filters, for one thread at a time: what a shard of the index is.
+//! One tree of filters, for one thread at a time: what a shard of the index is, and a tree of topic patterns.
 
 mod matching;
+mod patterns;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::labels::Labels;
 use crate::node::{Branch, NODE_ID_LIMIT, Node, Outline, Shape, Targets};
 use crate::table::Table;
 use crate::targets::{NO_SET, TargetSets};
+use crate::words::{Grammar, MQTT};
 
 /// The root's id, if there is a root.
 const ROOT: u32 = 0;
@@ -55,27 +57,35 @@ pub(crate) struct Tree {
     entry_count: usize,
 }
 
-/// The levels of a filter, without a last `#`.
-type Levels<'a> = SmallVec<[&'a [u8]; 16]>;
+/// A filter as the tree sees it.
+pub(crate) struct Path<'a> {
+    /// Its levels, without a last `#`. No two neighbours are wildcards of which the first stands for many words.
+    pub(crate) levels: SmallVec<[&'a [u8]; 16]>,
+    /// Whether there was a last `#`.
+    pub(crate) is_below: bool,
+}
 
-/// A filter's levels without a last `#`, and whether there was one.
-fn split_filter(filter: TopicFilter<'_>) -> (Levels<'_>, bool) {
-    let mut levels: Levels<'_> = filter.as_str().as_bytes().split(|&byte| byte == b'/').collect();
-    let is_below = levels.last() == Some(&b"#".as_slice());
-    if is_below {
-        levels.pop();
+impl<'a> From<TopicFilter<'a>> for Path<'a> {
+    fn from(filter: TopicFilter<'a>) -> Self {
+        let mut levels: SmallVec<[&[u8]; 16]> =
+            filter.as_str().as_bytes().split(|&byte| byte == MQTT.separator).collect();
+        let is_below = levels.last() == Some(&[MQTT.many].as_slice());
+        if is_below {
+            levels.pop();
+        }
+        Self { levels, is_below }
     }
-    (levels, is_below)
 }
 
 impl Tree {
-    pub(crate) fn new() -> Self {
+    /// An empty tree for filters that are written so.
+    pub(crate) fn new(grammar: Grammar) -> Self {
         Self {
             seeds: Seeds::new(),
             nodes: Arena::new(NODE_ID_LIMIT - 1),
             branches: Arena::new(NODE_ID_LIMIT - 1),
             edges: Table::new(),
-            labels: Labels::new(),
+            labels: Labels::new(grammar),
             sets: TargetSets::new(),
             filter_count: 0,
             entry_count: 0,
@@ -100,9 +110,8 @@ impl Tree {
     }
 
     /// Adds a target to a filter, or replaces its options.
-    pub(crate) fn insert(&mut self, filter: TopicFilter<'_>, entry: Entry) -> Inserted {
-        let (levels, is_below) = split_filter(filter);
-        let place = FilterPlace { node: self.reach(&levels), is_below };
+    pub(crate) fn insert(&mut self, filter: &Path<'_>, entry: Entry) -> Inserted {
+        let place = FilterPlace { node: self.reach(&filter.levels), is_below: filter.is_below };
         let (previous, is_new_filter) = self.insert_target(place, entry);
         self.filter_count += usize::from(is_new_filter);
         self.entry_count += usize::from(previous.is_none());
@@ -110,9 +119,8 @@ impl Tree {
     }
 
     /// Where a filter is, if there is a node for it. It need not have targets.
-    pub(crate) fn find(&self, filter: TopicFilter<'_>) -> Option<FilterPlace> {
-        let (levels, is_below) = split_filter(filter);
-        Some(FilterPlace { node: self.find_node(&levels)?, is_below })
+    pub(crate) fn find(&self, filter: &Path<'_>) -> Option<FilterPlace> {
+        Some(FilterPlace { node: self.find_node(&filter.levels)?, is_below: filter.is_below })
     }
 
     /// Removes a target from the filter at a place, and every node that served it alone.
@@ -156,16 +164,17 @@ impl Tree {
             path.push(at);
             at = self.nodes.get(at).parent();
         }
+        let grammar = self.labels.words.grammar;
         let mut text = Vec::with_capacity(64);
         for &at in path.iter().rev() {
             let node = self.nodes.get(at);
             for &word in std::iter::once(&node.word).chain(self.labels.tail(self.tail_of(node))) {
                 self.labels.words.append_text(word, &mut text);
-                text.push(b'/');
+                text.push(grammar.separator);
             }
         }
         if place.is_below {
-            text.push(b'#');
+            text.push(grammar.many);
         } else {
             text.pop();
         }

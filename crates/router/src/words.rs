@@ -4,8 +4,9 @@
 //! 0 .. 1,111,111,110              a word of up to nine decimal digits (or none): the word is in the id
 //! 1,111,111,111 + 1 .. + 2^28-1   a word of up to four ASCII characters: likewise
 //! 2^31 .. 2^31 + 2^27             an interned word
+//! 2^32 - 3                        MANY: the wildcard for any number of words, inside a filter
 //! 2^32 - 2                        UNKNOWN: a word that no filter here holds
-//! 2^32 - 1                        PLUS: the wildcard `+`
+//! 2^32 - 1                        PLUS: the wildcard for one word
 //! ```
 //!
 //! **Invariant:** one word has one id. Numbers and short words, which is what most levels of most topics are, cost no
@@ -13,11 +14,14 @@
 
 use crate::interner::{Interner, Text};
 
-/// The id of the wildcard `+`.
+/// The id of the wildcard for one word: `+` in MQTT, `*` in AMQP.
 pub(crate) const PLUS: u32 = u32::MAX;
 
 /// The id of a word that no filter in the dictionary holds.
 pub(crate) const UNKNOWN: u32 = u32::MAX - 1;
+
+/// The id of the wildcard for zero or more words, where it is not a filter's last. MQTT has none.
+pub(crate) const MANY: u32 = u32::MAX - 2;
 
 /// Ids from here on are interned.
 const INTERNED_BASE: u32 = 1 << 31;
@@ -35,8 +39,26 @@ const DIGITS_BASE: [u32; DIGITS_MAX + 2] =
 /// Ids of short words that are not numbers follow the numbers.
 const ASCII_BASE: u32 = DIGITS_BASE[DIGITS_MAX + 1];
 
+/// How the filters of one tree are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grammar {
+    /// What stands between words.
+    pub(crate) separator: u8,
+    /// The whole of a level that stands for one word.
+    pub(crate) one: u8,
+    /// The whole of a level that stands for zero or more words.
+    pub(crate) many: u8,
+}
+
+/// MQTT topic filters [MQTT-4.7.1].
+pub(crate) const MQTT: Grammar = Grammar { separator: b'/', one: b'+', many: b'#' };
+
+/// AMQP topic patterns (AMQP 0-9-1 §3.1.3.3).
+pub(crate) const AMQP: Grammar = Grammar { separator: b'.', one: b'*', many: b'#' };
+
 /// The words of one tree.
 pub(crate) struct Words {
+    pub(crate) grammar: Grammar,
     interner: Interner,
 }
 
@@ -64,8 +86,17 @@ fn packed(word: &[u8]) -> Option<u32> {
 }
 
 impl Words {
-    pub(crate) fn new() -> Self {
-        Self { interner: Interner::new() }
+    pub(crate) fn new(grammar: Grammar) -> Self {
+        Self { grammar, interner: Interner::new() }
+    }
+
+    /// The id of a level that is a wildcard.
+    fn wildcard(&self, level: &[u8]) -> Option<u32> {
+        match *level {
+            [byte] if byte == self.grammar.one => Some(PLUS),
+            [byte] if byte == self.grammar.many => Some(MANY),
+            _ => None,
+        }
     }
 
     /// The id of a word as a topic has it: [`UNKNOWN`] if no filter holds it.
@@ -76,17 +107,16 @@ impl Words {
             .unwrap_or(UNKNOWN)
     }
 
-    /// The id of a level of a filter: [`PLUS`] for the wildcard.
+    /// The id of a level of a filter: [`PLUS`] or [`MANY`] for a wildcard.
     pub(crate) fn find_level(&self, level: &[u8]) -> u32 {
-        if level == b"+" { PLUS } else { self.find(level) }
+        self.wildcard(level).unwrap_or_else(|| self.find(level))
     }
 
     /// The id of a level of a filter, used once more from now on.
     pub(crate) fn intern_level(&mut self, level: &[u8]) -> u32 {
-        if level == b"+" {
-            return PLUS;
-        }
-        packed(level).unwrap_or_else(|| INTERNED_BASE + self.interner.intern(Text(level)).0)
+        self.wildcard(level)
+            .or_else(|| packed(level))
+            .unwrap_or_else(|| INTERNED_BASE + self.interner.intern(Text(level)).0)
     }
 
     /// Uses a word once more.
@@ -103,10 +133,12 @@ impl Words {
         }
     }
 
-    /// Appends the text of a word in use, or of the wildcard.
+    /// Appends the text of a word in use, or of a wildcard.
     pub(crate) fn append_text(&self, word: u32, text: &mut Vec<u8>) {
         if word == PLUS {
-            text.push(b'+');
+            text.push(self.grammar.one);
+        } else if word == MANY {
+            text.push(self.grammar.many);
         } else if is_interned(word) {
             let units = self.interner.get(word - INTERNED_BASE);
             text.extend(units.iter().flat_map(|unit| unit.to_le_bytes()).filter(|&byte| byte != 0));
@@ -135,7 +167,7 @@ impl Words {
 }
 
 const fn is_interned(word: u32) -> bool {
-    word >= INTERNED_BASE && word < UNKNOWN
+    word >= INTERNED_BASE && word < MANY
 }
 
 #[cfg(test)]
@@ -150,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_word_has_one_id_and_its_text_back() {
-        let mut words = Words::new();
+        let mut words = Words::new(MQTT);
         let long = "x".repeat(5000);
         let samples = [
             "",
@@ -175,6 +207,7 @@ mod tests {
             "12345678é",
             "+",
             "#",
+            "*",
             "temperature",
             &long,
         ];
@@ -193,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_word_lives_as_long_as_its_last_use() {
-        let mut words = Words::new();
+        let mut words = Words::new(MQTT);
         let id = words.intern_level(b"temperature");
         assert_eq!(words.intern_level(b"temperature"), id);
         words.release(id);

@@ -5,7 +5,7 @@
 
 use crate::labels::WordRow;
 use crate::node::{Branch, NONE, Node, Shape, Targets};
-use crate::words::{PLUS, UNKNOWN};
+use crate::words::{MANY, PLUS, UNKNOWN};
 
 use super::{ROOT, Tree};
 
@@ -61,7 +61,7 @@ impl Tree {
         }
     }
 
-    /// The child whose label starts with a literal word.
+    /// The child whose label starts with a literal word, or with the wildcard for many words.
     #[inline(always)]
     pub(super) fn literal_child(&self, parent: u32, word: u32) -> Option<u32> {
         self.edges.find(self.seeds.hash_pair(parent, word), |id| {
@@ -198,6 +198,9 @@ impl Tree {
             self.set_plus(parent, child);
             return;
         }
+        if word == MANY {
+            self.nodes.get_mut(parent).set_leads_to_many(true);
+        }
         let branch = self.branch_of(parent);
         let branch = self.branches.get_mut(branch);
         branch.literal_count += 1;
@@ -215,6 +218,9 @@ impl Tree {
         if word == PLUS {
             self.set_plus(parent, NONE);
             return;
+        }
+        if word == MANY {
+            self.nodes.get_mut(parent).set_leads_to_many(false);
         }
         let branch = self.branch_of(parent);
         let branch = self.branches.get_mut(branch);

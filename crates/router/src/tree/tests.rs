@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::words::PLUS;
+use crate::pattern::RoutingPattern;
+use crate::words::{AMQP, MANY, PLUS};
 
-fn filter(text: &str) -> TopicFilter<'_> {
-    TopicFilter::new(text).unwrap()
+fn filter(text: &str) -> Path<'_> {
+    TopicFilter::new(text).unwrap().into()
 }
 
 fn entry(target: u32) -> Entry {
@@ -28,6 +29,7 @@ fn check(tree: &Tree) {
         seen += 1;
         let node = tree.nodes.get(at);
         let mut children = 0;
+        let mut leads_to_many = false;
         if let Shape::Branch { id, tail, plus } = tree.shape_of(node) {
             let branch = tree.branches.get(id);
             assert_eq!((tail, plus), (branch.tail, branch.plus), "a node repeats its branch");
@@ -38,6 +40,7 @@ fn check(tree: &Tree) {
                 pending.push(id);
                 children += 1;
                 assert_eq!(tree.child(at, child.word), Some(id), "a child is found by its word");
+                leads_to_many |= child.word == MANY;
                 if child.word != PLUS {
                     literals += 1;
                     xor ^= id;
@@ -46,6 +49,7 @@ fn check(tree: &Tree) {
             assert_eq!((branch.literal_count, branch.literal_xor), (literals, xor));
             assert!(children > 0, "a branch has children");
         }
+        assert_eq!(node.leads_to_many(), leads_to_many, "a node knows whether a child starts with `#`");
         let has_targets = node.targets() != Targets::None;
         assert!(at == ROOT || has_targets || children >= 2, "a node serves a purpose");
         assert!(children > 0 || has_targets || at == ROOT, "a leaf has targets");
@@ -55,9 +59,9 @@ fn check(tree: &Tree) {
 
 #[test]
 fn shared_tails_are_stored_once() {
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(MQTT);
     for number in 0..10_000 {
-        tree.insert(filter(&format!("t/{number}/some/rather/+/long/tail/#")), entry(number));
+        tree.insert(&filter(&format!("t/{number}/some/rather/+/long/tail/#")), entry(number));
     }
     let per_filter = tree.memory_bytes() / 10_000;
     assert!(per_filter < 40, "{per_filter} bytes per filter");
@@ -65,11 +69,11 @@ fn shared_tails_are_stored_once() {
 
 #[test]
 fn ids_survive_splits_and_joins() {
-    let mut tree = Tree::new();
-    let long = tree.insert(filter("a/b/c/d/e"), entry(1)).place;
-    let below = tree.insert(filter("a/b/c/d/e/#"), entry(1)).place;
-    let fork = tree.insert(filter("a/b/x"), entry(1)).place;
-    let middle = tree.insert(filter("a/b/c"), entry(1)).place;
+    let mut tree = Tree::new(MQTT);
+    let long = tree.insert(&filter("a/b/c/d/e"), entry(1)).place;
+    let below = tree.insert(&filter("a/b/c/d/e/#"), entry(1)).place;
+    let fork = tree.insert(&filter("a/b/x"), entry(1)).place;
+    let middle = tree.insert(&filter("a/b/c"), entry(1)).place;
     check(&tree);
     let texts = |tree: &Tree, places: &[FilterPlace]| -> Vec<Option<String>> {
         places.iter().map(|&place| tree.filter_text(place)).collect()
@@ -93,16 +97,35 @@ proptest! {
             1..60,
         ),
     ) {
-        let mut tree = Tree::new();
+        let mut tree = Tree::new(MQTT);
         for (mut levels, ends_in_hash, target, inserts) in operations {
             if ends_in_hash || levels.is_empty() {
                 levels.push("#");
             }
             let text = levels.join("/");
             if inserts {
-                let inserted = tree.insert(filter(&text), entry(target));
+                let inserted = tree.insert(&filter(&text), entry(target));
                 prop_assert_eq!(tree.filter_text(inserted.place), Some(text));
-            } else if let Some(place) = tree.find(filter(&text)) {
+            } else if let Some(place) = tree.find(&filter(&text)) {
+                tree.remove(place, TargetId(target));
+            }
+            check(&tree);
+        }
+    }
+
+    #[test]
+    fn invariants_hold_after_every_change_of_patterns(
+        operations in vec((vec(select(&["a", "b", "longer", "*", "#", "#"][..]), 0..6), 0..3u32, any::<bool>()), 1..60),
+    ) {
+        let mut tree = Tree::new(AMQP);
+        for (words, target, inserts) in operations {
+            let text = words.join(".");
+            let pattern = RoutingPattern::new(text.as_bytes()).unwrap();
+            if inserts {
+                let inserted = tree.insert(&pattern.path(), entry(target));
+                let normalized = String::from_utf8(pattern.normalized().into_owned()).unwrap();
+                prop_assert_eq!(tree.filter_text(inserted.place), Some(normalized));
+            } else if let Some(place) = tree.find(&pattern.path()) {
                 tree.remove(place, TargetId(target));
             }
             check(&tree);
