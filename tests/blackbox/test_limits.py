@@ -177,3 +177,29 @@ def test_topics_of_the_server_cannot_be_written(start_broker: Callable[..., Brok
         assert writer.expect("PUBACK").reason >= 0x80
         writer.quiet(), reader.quiet()
     assert broker.metric_sum("meridian_messages_refused_total") == 1
+
+
+def test_acks_of_many_filters_fit_the_client(broker: Broker) -> None:
+    """The reason string goes first; an ack that is too large without it ends the connection before anything is done.
+    [MQTT-3.1.2-24] [MQTT-3.9.2-1] [MQTT-3.11.2-1]"""
+    many = [f"f/{number}" for number in range(200)]
+    with broker.connection() as client:
+        client.connect("fits", properties={"maximum_packet_size": 210})
+        client.send("SUBSCRIBE", **filters(*many[:199], "a#b"))
+        suback = client.expect("SUBACK")
+        assert suback.reasons[-1] == 0x8F and len(suback.reasons) == 200 and suback.properties == {}
+        client.send("UNSUBSCRIBE", **filters(*many[:199], "a#b"))
+        unsuback = client.expect("UNSUBACK")
+        assert unsuback.reasons[-1] == 0x8F and unsuback.properties == {}
+    for kind in ("SUBSCRIBE", "UNSUBSCRIBE"):
+        with broker.connection() as client, broker.client("publisher") as publisher:
+            client.connect("bursts", properties={"maximum_packet_size": 205, "session_expiry_interval": 100}, clean_start=0)
+            if kind == "UNSUBSCRIBE":
+                client.subscribe("f/0", qos=1)
+            client.send(kind, **filters(*many))
+            packet = client.expect("DISCONNECT", reason=0x95)
+            assert re.search(r"\b205\b", packet.properties["reason_string"]), packet
+            client.expect_closed()
+            publisher.send("PUBLISH", topic="f/0", qos=1, id=1)
+            reason = publisher.expect("PUBACK").reason
+            assert reason == (0x10 if kind == "SUBSCRIBE" else 0), f"{kind} took effect"

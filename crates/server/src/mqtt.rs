@@ -1,5 +1,6 @@
 //! MQTT packets on a connection: what each one asks of the broker.
 
+mod connack;
 mod connect;
 mod publish;
 mod subscribe;
@@ -107,8 +108,8 @@ impl Client {
             Packet::Pubrec(ack) => self.note_ack(turn, Kind::Pubrec, &ack),
             Packet::Pubcomp(ack) => self.note_ack(turn, Kind::Pubcomp, &ack),
             Packet::Pubrel(ack) => self.handle_pubrel(link, turn, ack.packet_id),
-            Packet::Subscribe(subscribe) => self.handle_subscribe(link, turn, &subscribe),
-            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(turn, &unsubscribe),
+            Packet::Subscribe(subscribe) => self.handle_subscribe(link, turn, &subscribe)?,
+            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(turn, &unsubscribe)?,
             Packet::Pingreq => turn.replies.extend_from_slice(&PINGRESP),
             Packet::Disconnect(disconnect) => return Err(self.handle_disconnect(link, turn, &disconnect)),
             Packet::Connect(_) => return Err(protocol_error("a second CONNECT on one connection")),
@@ -170,13 +171,6 @@ impl Client {
             }
             turn.replies.clear();
         }
-    }
-
-    /// The reason string, if the client wants such and the packet stays within what it takes.
-    fn reason_string<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let fits = text.len() + 64 <= self.packet_bytes_max;
-        (self.version == Version::V5 && self.wants_problem_information && fits && !text.is_empty())
-            .then_some(text)
     }
 
     /// Sends a DISCONNECT, where the version has one, as the last thing on the connection. Returns whether the caller

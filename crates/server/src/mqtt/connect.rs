@@ -1,14 +1,14 @@
 //! CONNECT: from a greeting to a session.
 
-use super::Client;
+use super::{Client, connack};
 use crate::session::{Attach, EXPIRES_NEVER, Ended, Session, Will};
 use crate::settings::Settings;
 use crate::shard::{Connection, End, Stage, Turn};
 use bytes::Bytes;
 use meridian_broker::Counter;
 use meridian_mqtt::decode::{answer_version, decode};
-use meridian_mqtt::packet::{Connack, Connect};
-use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version, encode};
+use meridian_mqtt::packet::Connect;
+use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Message};
 use std::hash::{BuildHasher, RandomState};
@@ -26,13 +26,13 @@ fn refuse(reason: ReasonCode, what: impl Into<String>) -> Refusal {
 }
 
 /// What the server grants: the answer to what CONNECT asks for.
-struct Granted {
-    keep_alive_secs: u16,
-    expiry_secs: u32,
+pub(super) struct Granted {
+    pub(super) keep_alive_secs: u16,
+    pub(super) expiry_secs: u32,
     window: u16,
-    packet_bytes_max: usize,
+    pub(super) packet_bytes_max: usize,
     aliases_out: u16,
-    assigned_client_id: Option<String>,
+    pub(super) assigned_client_id: Option<String>,
 }
 
 /// The first packet of a connection. That it is a CONNECT has been seen from its first byte [MQTT-3.1.0-1].
@@ -50,12 +50,9 @@ pub(super) fn handle_first(
     match accept(connection, turn, &connect) {
         Ok(()) => Ok(()),
         Err(refusal) => {
-            let connack = Connack {
-                reason: refusal.reason,
-                reason_string: connect.request_problem_information.then_some(refusal.what.as_str()),
-                ..Connack::default()
-            };
-            send_connack(connection, connect.version, connack);
+            let what = connect.request_problem_information.then_some(refusal.what.as_str());
+            let packet_bytes_max = packet_bytes_max(&connect);
+            send_refusal(connection, refusal.reason, what, connect.version, packet_bytes_max);
             tracing::info!(
                 client_id = connect.client_id,
                 peer = %connection.link.peer,
@@ -68,10 +65,16 @@ pub(super) fn handle_first(
     }
 }
 
-fn send_connack(connection: &mut Connection, version: Version, connack: Connack<'_>) {
-    let mut packet = Vec::new();
-    encode::encode(&Packet::Connack(Box::new(connack)), version, &mut packet);
-    connection.answer(&packet);
+fn send_refusal(
+    connection: &mut Connection,
+    reason: ReasonCode,
+    what: Option<&str>,
+    version: Version,
+    packet_bytes_max: usize,
+) {
+    if let Some(packet) = connack::refusing(reason, what, version, packet_bytes_max) {
+        connection.answer(&packet);
+    }
 }
 
 /// A CONNECT that cannot be decoded is answered in the version it claims, and the connection closed (MQTT 5.0 §4.13).
@@ -80,8 +83,8 @@ fn refuse_undecodable(connection: &mut Connection, body: &[u8], error: DecodeErr
     let (version, reason) = (answer_version(body), error.reason);
     let speaks_mqtt = body.starts_with(b"\0\x04MQTT") || body.starts_with(b"\0\x06MQIsdp");
     if version == Version::V5 || speaks_mqtt && reason == ReasonCode::UnsupportedProtocolVersion {
-        let reason_string = Some(error.what.as_str());
-        send_connack(connection, version, Connack { reason, reason_string, ..Connack::default() });
+        // What cannot be decoded has no maximum packet size.
+        send_refusal(connection, reason, Some(error.what.as_str()), version, MQTT_PACKET_BYTES_MAX);
     }
     End::Protocol { reason, what: error.what }
 }
@@ -109,7 +112,8 @@ fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -
         settings.config.mqtt.sessions_max,
         || node.broker.register(|id| Arc::new(Session::new(id, client_id, limits))),
         |claim| {
-            let connack = connack(&settings, connect, &granted, claim.is_resumed);
+            let connack = connack::accepting(&settings, connect, &granted, claim.is_resumed)
+                .expect("`grant` has seen that it fits");
             let attached = claim.session.attach(&attach, &connack);
             let is_attached = attached.is_some();
             ended = attached.unwrap_or_default();
@@ -181,16 +185,26 @@ fn grant(settings: &Settings, connect: &Connect<'_>) -> Result<Granted, Refusal>
         Version::V311 if connect.clean_start => 0,
         Version::V311 => seconds_of(mqtt.session_expiry_v311).max(1),
     };
-    Ok(Granted {
+    let granted = Granted {
         keep_alive_secs,
         expiry_secs,
         window: connect.receive_maximum.unwrap_or(u16::MAX).min(mqtt.inflight_max),
-        packet_bytes_max: connect
-            .packet_bytes_max
-            .map_or(MQTT_PACKET_BYTES_MAX, |bytes| (bytes as usize).min(MQTT_PACKET_BYTES_MAX)),
+        packet_bytes_max: packet_bytes_max(connect),
         aliases_out: connect.topic_alias_maximum.min(mqtt.topic_alias_outgoing),
         assigned_client_id,
-    })
+    };
+    if connack::accepting(settings, connect, &granted, false).is_none() {
+        let what =
+            format!("a maximum packet size of {} leaves no room for CONNACK", granted.packet_bytes_max);
+        return Err(refuse(ReasonCode::ImplementationSpecificError, what));
+    }
+    Ok(granted)
+}
+
+/// The largest packet the client takes.
+fn packet_bytes_max(connect: &Connect<'_>) -> usize {
+    let named = connect.packet_bytes_max.map_or(MQTT_PACKET_BYTES_MAX, |bytes| bytes as usize);
+    named.min(MQTT_PACKET_BYTES_MAX)
 }
 
 /// The longest session expiry interval there may be, in seconds.
@@ -200,31 +214,6 @@ pub(super) fn expiry_max(settings: &Settings) -> u32 {
 
 fn seconds_of(duration: crate::config::Duration) -> u32 {
     u32::try_from(duration.0.as_secs()).unwrap_or(EXPIRES_NEVER)
-}
-
-fn connack(settings: &Settings, connect: &Connect<'_>, granted: &Granted, is_resumed: bool) -> Vec<u8> {
-    let mqtt = &settings.config.mqtt;
-    let mut connack = Connack { session_present: is_resumed, ..Connack::default() };
-    if connect.version == Version::V5 {
-        let asked_expiry = connect.session_expiry_secs.unwrap_or(0);
-        connack.session_expiry_secs = (granted.expiry_secs != asked_expiry).then_some(granted.expiry_secs);
-        connack.receive_maximum = Some(mqtt.receive_maximum);
-        connack.packet_bytes_max = u32::try_from(mqtt.packet_bytes_max.0).ok();
-        connack.assigned_client_id = granted.assigned_client_id.as_deref();
-        connack.topic_alias_maximum = Some(mqtt.topic_alias_maximum);
-        connack.server_keep_alive_secs =
-            (granted.keep_alive_secs != connect.keep_alive_secs).then_some(granted.keep_alive_secs);
-    }
-    let response_information = connect.request_response_information.then(|| {
-        let client_id = granted.assigned_client_id.as_deref().unwrap_or(connect.client_id);
-        format!("$reply/{}/", client_id.replace(['+', '#'], "_"))
-    });
-    if connect.version == Version::V5 {
-        connack.response_information = response_information.as_deref();
-    }
-    let mut packet = Vec::new();
-    encode::encode(&Packet::Connack(Box::new(connack)), connect.version, &mut packet);
-    packet
 }
 
 fn will_of(connect: &Connect<'_>, client_id: &str, now: Instant) -> Box<Will> {

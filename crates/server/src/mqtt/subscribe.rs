@@ -3,7 +3,7 @@
 use super::Client;
 use crate::link::Link;
 use crate::session::SubscriptionError;
-use crate::shard::Turn;
+use crate::shard::{End, Turn};
 use meridian_broker::{Counter, Publication, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
@@ -19,7 +19,13 @@ struct Owed<'a> {
 }
 
 impl Client {
-    pub(super) fn handle_subscribe(&self, link: &Arc<Link>, turn: &mut Turn, subscribe: &Subscribe<'_>) {
+    pub(super) fn handle_subscribe(
+        &self,
+        link: &Arc<Link>,
+        turn: &mut Turn,
+        subscribe: &Subscribe<'_>,
+    ) -> Result<(), End> {
+        self.require_room_for_reasons("SUBSCRIBE", subscribe.filters.len())?;
         let mut owed = Vec::new();
         let mut problem = None;
         let mut reasons = Vec::with_capacity(subscribe.filters.len());
@@ -33,15 +39,9 @@ impl Client {
             };
             reasons.push(reason);
         }
-        let suback = Suback {
-            packet_id: subscribe.packet_id,
-            reason_string: problem.as_deref().and_then(|what| self.reason_string(what)),
-            user_properties: Vec::new(),
-            reasons,
-        };
-        encode::encode(&Packet::Suback(suback), self.version, &mut turn.replies);
+        self.reply_with_reasons(turn, Packet::Suback, subscribe.packet_id, problem.as_deref(), reasons);
         if owed.is_empty() {
-            return;
+            return Ok(());
         }
         // A filter that is asked for several times in one packet is answered once, by its last options.
         let mut seen = HashSet::new();
@@ -61,6 +61,48 @@ impl Client {
                 let mut publication = Publication::of_message(&message, turn.context.now);
                 turn.node.broker.deliver(&mut turn.context, &target, &mut publication, &terms);
             }
+        }
+        Ok(())
+    }
+
+    /// An answer whose reason codes alone are more than the client takes cannot be sent [MQTT-3.1.2-24]: then nothing
+    /// is done either, and the client is told by the end of its connection.
+    fn require_room_for_reasons(&self, request: &str, count: usize) -> Result<(), End> {
+        /// Fixed header, packet id and an empty property length, at most.
+        const HEADER_BYTES_MAX: usize = 8;
+        if HEADER_BYTES_MAX + count <= self.packet_bytes_max {
+            return Ok(());
+        }
+        let suback = Suback { reasons: vec![ReasonCode::Success; count], ..Suback::default() };
+        let mut packet = Vec::new();
+        encode::encode(&Packet::Suback(suback), self.version, &mut packet);
+        if packet.len() <= self.packet_bytes_max {
+            return Ok(());
+        }
+        let what = format!(
+            "{request}: the answer to {count} filters takes {} bytes, over your maximum packet size of {}",
+            packet.len(),
+            self.packet_bytes_max
+        );
+        Err(End::Protocol { reason: ReasonCode::PacketTooLarge, what })
+    }
+
+    /// Answers with SUBACK or UNSUBACK, with a reason string if it is wanted and fits [MQTT-3.9.2-1] [MQTT-3.11.2-1].
+    fn reply_with_reasons<'a>(
+        &self,
+        turn: &mut Turn,
+        packet: fn(Suback<'a>) -> Packet<'a>,
+        packet_id: u16,
+        problem: Option<&'a str>,
+        reasons: Vec<ReasonCode>,
+    ) {
+        let wanted = problem.filter(|_| self.version == Version::V5 && self.wants_problem_information);
+        let ack = Suback { packet_id, reason_string: wanted, user_properties: Vec::new(), reasons };
+        let at = turn.replies.len();
+        encode::encode(&packet(ack.clone()), self.version, &mut turn.replies);
+        if turn.replies.len() - at > self.packet_bytes_max {
+            turn.replies.truncate(at);
+            encode::encode(&packet(Suback { reason_string: None, ..ack }), self.version, &mut turn.replies);
         }
     }
 
@@ -115,7 +157,12 @@ impl Client {
         Ok(request.qos)
     }
 
-    pub(super) fn handle_unsubscribe(&self, turn: &mut Turn, unsubscribe: &Unsubscribe<'_>) {
+    pub(super) fn handle_unsubscribe(
+        &self,
+        turn: &mut Turn,
+        unsubscribe: &Unsubscribe<'_>,
+    ) -> Result<(), End> {
+        self.require_room_for_reasons("UNSUBSCRIBE", unsubscribe.filters.len())?;
         let mut problem = None;
         let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
         for filter in &unsubscribe.filters {
@@ -124,13 +171,8 @@ impl Client {
                 ReasonCode::TopicFilterInvalid
             }));
         }
-        let unsuback = Suback {
-            packet_id: unsubscribe.packet_id,
-            reason_string: problem.as_deref().and_then(|what| self.reason_string(what)),
-            user_properties: Vec::new(),
-            reasons,
-        };
-        encode::encode(&Packet::Unsuback(unsuback), self.version, &mut turn.replies);
+        self.reply_with_reasons(turn, Packet::Unsuback, unsubscribe.packet_id, problem.as_deref(), reasons);
+        Ok(())
     }
 
     fn unsubscribe(&self, turn: &mut Turn, filter: &str) -> Result<ReasonCode, TopicError> {
