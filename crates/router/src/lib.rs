@@ -103,6 +103,7 @@
 //! # Ok::<(), meridian_types::TopicError>(())
 //! ```
 
+pub mod algebra;
 mod arena;
 mod hash;
 mod heap;
