@@ -9,7 +9,7 @@ use crate::target::is_same;
 use crate::{Context, Counter, Group, Publication, Retained, ShareStrategy, Target, Terms, Verdict};
 use hashbrown::HashMap;
 use meridian_router::{Entry, FilterId, Index, TargetId};
-use meridian_types::{Instant, Message, Qos, SharedFilter, TopicFilter, TopicName};
+use meridian_types::{Instant, Qos, SharedFilter, TopicFilter, TopicName};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Broker {
     /// The counters.
     pub metrics: Metrics,
     /// The retained messages.
-    pub retained: Retained,
+    pub retained: Arc<Retained>,
     index: Index,
     targets: RwLock<Targets>,
     groups: Mutex<HashMap<GroupKey, Arc<Group>>>,
@@ -121,7 +121,7 @@ impl Broker {
         let targets = Targets { slots: vec![Registered::Reserved], free: Vec::new() };
         Self {
             metrics: Metrics::default(),
-            retained: Retained::default(),
+            retained: Arc::default(),
             index: Index::new(),
             targets: RwLock::new(targets),
             groups: Mutex::new(HashMap::new()),
@@ -285,21 +285,6 @@ impl Broker {
         Outcome { matched: true, retain_refused, retained_until }
     }
 
-    /// Offers a message to one target alone: a retained message to a new subscriber.
-    pub fn deliver(
-        &self,
-        context: &mut Context,
-        target: &Arc<dyn Target>,
-        publication: &mut Publication<'_>,
-        terms: &Terms,
-    ) {
-        context.encodings.clear();
-        context.offers += 1;
-        let verdict = target.offer(publication, terms, &mut context.encodings);
-        context.note(target, verdict);
-        context.settle();
-    }
-
     /// Gives the deliveries of a member that left to the others of their groups.
     pub fn redeliver(&self, context: &mut Context, from: TargetId, deliveries: Vec<Delivery>) {
         for delivery in deliveries {
@@ -363,11 +348,6 @@ impl Broker {
             .set(topic, message, limits.retained_count_max, limits.retained_bytes_max)
             .inspect_err(|LimitReached| context.counters.add(Counter::RetainedRefusedLimit, 1))?;
         Ok((publication.expires != Instant::NEVER).then_some(publication.expires))
-    }
-
-    /// The retained messages for a new subscription.
-    pub fn retained_matching(&self, filter: TopicFilter<'_>, now: Instant) -> Vec<Arc<Message>> {
-        self.retained.matching(filter, now)
     }
 
     /// Makes a route of what the index returns: one entry for each target, its subscriptions taken together.

@@ -1,9 +1,13 @@
 //! Retained messages: the last message of a topic, for whoever subscribes later (MQTT 5.0 §3.3.1.3).
 
-use meridian_router::TopicStore;
+use meridian_router::{Cursor, TopicStore};
 use meridian_types::{Instant, Message, TopicFilter, TopicName};
 use parking_lot::RwLock;
 use std::sync::Arc;
+
+/// Topics that [`Retained::page`] looks at for each message it may return: between matches may lie some that fail in a
+/// level behind a `+`.
+pub const KEYS_PER_MESSAGE: usize = 4;
 
 /// The retained store. Look-ups by filter cost their matches, not its size.
 #[derive(Default)]
@@ -19,6 +23,12 @@ pub(crate) struct LimitReached;
 struct Inner {
     store: TopicStore<Arc<Message>>,
     bytes: usize,
+}
+
+impl std::fmt::Debug for Retained {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Retained").field("count", &self.count()).field("bytes", &self.bytes()).finish()
+    }
 }
 
 impl Retained {
@@ -71,16 +81,26 @@ impl Retained {
         self.inner.read().store.get(topic).is_some_and(|message| message.expires == expires)
     }
 
-    /// The messages whose topics match, without those that have expired.
-    pub fn matching(&self, filter: TopicFilter<'_>, now: Instant) -> Vec<Arc<Message>> {
+    /// The next messages whose topics match, from behind `cursor` on and without those that have expired, at most
+    /// `count_max` of them; and where to go on, none if there are no more. Cost: looks at [`KEYS_PER_MESSAGE`] topics
+    /// for each of `count_max` at most, with the store's read lock held.
+    pub fn page(
+        &self,
+        filter: TopicFilter<'_>,
+        cursor: Option<&Cursor>,
+        count_max: usize,
+        now: Instant,
+    ) -> (Vec<Arc<Message>>, Option<Cursor>) {
         let mut found = Vec::new();
-        self.inner.read().store.visit_matching(filter, &mut |message| {
+        let inner = self.inner.read();
+        let keys_max = count_max.saturating_mul(KEYS_PER_MESSAGE);
+        let cursor = inner.store.visit_matching_from(filter, cursor, keys_max, &mut |message| {
             if !message.is_expired(now) {
                 found.push(message.clone());
             }
-            true
+            found.len() < count_max
         });
-        found
+        (found, cursor)
     }
 
     /// Messages held.

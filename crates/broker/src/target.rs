@@ -64,9 +64,6 @@ pub struct Terms {
     pub retain_as_published: bool,
     /// Whether the message comes from the retained store because of a new subscription.
     pub from_retained: bool,
-    /// Whether it may exceed the target's limits: what a subscription asks for from the retained store is bounded by
-    /// that store.
-    pub is_exempt: bool,
     /// Their identifiers.
     pub subscription_ids: Option<Arc<[u32]>>,
     /// The share group it is delivered for, so that it can go to another member.

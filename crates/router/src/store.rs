@@ -77,11 +77,12 @@ impl<V> TopicStore<V> {
     ///
     /// A filter without wildcards costs one [`get`](Self::get); for others see the module's invariant.
     pub fn visit_matching(&self, filter: TopicFilter<'_>, visit: &mut dyn FnMut(&V) -> bool) {
-        self.visit_matching_from(filter, None, visit);
+        self.visit_matching_from(filter, None, usize::MAX, visit);
     }
 
     /// As [`visit_matching`](Self::visit_matching), from behind `cursor` on. Returns where it stopped if `visit`
-    /// returned false (the value it returned false for counts as visited), and none at the end of the matches.
+    /// returned false (the value it returned false for counts as visited) or `keys_max` topics, at least 1, were looked
+    /// at, whether they matched or not; and none at the end of the matches.
     ///
     /// Topics added or removed between two pages are seen or not by their place in the order; no other topic is
     /// skipped or visited twice.
@@ -89,6 +90,7 @@ impl<V> TopicStore<V> {
         &self,
         filter: TopicFilter<'_>,
         cursor: Option<&Cursor>,
+        keys_max: usize,
         visit: &mut dyn FnMut(&V) -> bool,
     ) -> Option<Cursor> {
         let levels: SmallVec<[&[u8]; 16]> = filter.levels().map(str::as_bytes).collect();
@@ -100,14 +102,16 @@ impl<V> TopicStore<V> {
             bound = Bound::Excluded(&cursor.0[..]);
         }
         let mut range = self.values.range::<[u8], _>((bound, Bound::Unbounded));
+        let mut keys_left = keys_max;
         while let Some((key, value)) = range.next() {
+            keys_left = keys_left.saturating_sub(1);
             match step(&levels, key, &mut seek) {
-                Step::Take if visit(value) => {}
-                Step::Take => return Some(Cursor(key.clone())),
-                Step::Seek => {
+                Step::Stop => break,
+                Step::Take if visit(value) && keys_left > 0 => {}
+                Step::Seek if keys_left > 0 => {
                     range = self.values.range::<[u8], _>((Bound::Included(&seek[..]), Bound::Unbounded));
                 }
-                Step::Stop => break,
+                Step::Take | Step::Seek => return Some(Cursor(key.clone())),
             }
         }
         None

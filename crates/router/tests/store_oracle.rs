@@ -36,6 +36,7 @@ proptest! {
         operations in vec((topic(), any::<Option<u32>>()), 0..80),
         filters in vec(filter(), 1..10),
         page in 1..5usize,
+        keys_max in 1..5usize,
     ) {
         let mut store = TopicStore::new();
         let mut oracle = BTreeMap::new();
@@ -65,7 +66,7 @@ proptest! {
             let mut cursor = None;
             loop {
                 let mut room = page;
-                cursor = store.visit_matching_from(filter, cursor.as_ref(), &mut |&value| {
+                cursor = store.visit_matching_from(filter, cursor.as_ref(), keys_max, &mut |&value| {
                     paged.push(value);
                     room -= 1;
                     room > 0

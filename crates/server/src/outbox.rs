@@ -239,6 +239,11 @@ impl Outbox {
         self.is_blocked
     }
 
+    /// Whether what is appended now could be written at once.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_writing && !self.is_blocked
+    }
+
     /// Whether some thread is writing now.
     pub(crate) fn is_writing(&self) -> bool {
         self.is_writing

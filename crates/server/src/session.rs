@@ -8,13 +8,15 @@ mod acks;
 mod delivery;
 mod lifecycle;
 mod queue;
+mod replay;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use acks::{Acknowledgement, Kind, Received};
-pub(crate) use delivery::take_dropped;
+pub(crate) use delivery::take_pumped;
 pub(crate) use lifecycle::{Attach, Ended, Will};
 pub(crate) use queue::Queue;
+pub(crate) use replay::Replay;
 
 use crate::link::Link;
 use crate::outbox::Outbox;
@@ -185,6 +187,29 @@ impl Session {
         }
     }
 
+    /// A SUBSCRIBE begins that may be owed retained messages: until [`Session::end_subscribe`], what is published waits
+    /// behind them.
+    pub(crate) fn begin_subscribe(&self) {
+        self.state.lock().queue.begin_subscribe();
+    }
+
+    /// The SUBSCRIBE that came over `link` has been answered, and these are the retained messages owed for it. Returns
+    /// whether the caller has to flush.
+    pub(crate) fn end_subscribe(&self, link: &Arc<Link>, mut owed: Vec<Replay>) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_linked_to(link) {
+            // The client never saw the answer.
+            owed.clear();
+        }
+        state.queue.end_subscribe(owed);
+        state.pump() && !std::mem::replace(&mut state.is_touched, true)
+    }
+
+    /// The client has unsubscribed from a filter: what its subscription was still owed is not sent any more.
+    pub(crate) fn cancel_replay(&self, filter: &str) {
+        self.state.lock().queue.cancel_replay(filter);
+    }
+
     /// Appends control packets for the client; they are exempt from the limits of messages. Returns whether the
     /// caller has to flush.
     pub(crate) fn reply(&self, link: &Arc<Link>, packets: &[u8]) -> bool {
@@ -240,12 +265,6 @@ impl Session {
         !state.has_ended && state.link.is_none()
     }
 
-    /// Whether its queue is within its limits.
-    pub(crate) fn has_queue_room(&self) -> bool {
-        let state = self.state.lock();
-        state.queue.len() < state.limits.messages_max && state.queue.bytes() < state.limits.bytes_max
-    }
-
     /// Whether anything waits to be written to `link`.
     pub(crate) fn has_output(&self, link: &Arc<Link>) -> bool {
         let state = self.state.lock();
@@ -263,7 +282,13 @@ impl Session {
     fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
         for _ in 0..WRITES_PER_FLUSH {
             let Some(link) = state.link.clone() else { return false };
-            let Some(mut buffer) = state.outbox.begin(link.framing) else { return false };
+            let Some(mut buffer) = state.outbox.begin(link.framing) else {
+                // A replay may have looked at a page and found nothing that it could send.
+                if state.outbox.is_idle() && state.pump() {
+                    continue;
+                }
+                return false;
+            };
             self.is_writing_or_blocked.store(true, Release);
             drop(state);
             let result = buffer.write_to(&link.socket);

@@ -187,9 +187,10 @@ impl Shard {
         self.flush();
         let counters = &mut self.turn.context.counters;
         counters.add(Counter::BytesSent, outbox::take_bytes_sent());
-        let dropped = session::take_dropped();
-        counters.add(Counter::DroppedExpired, dropped.expired);
-        counters.add(Counter::DroppedTooLarge, dropped.too_large);
+        let pumped = session::take_pumped();
+        counters.add(Counter::Delivered, pumped.replayed);
+        counters.add(Counter::DroppedExpired, pumped.expired);
+        counters.add(Counter::DroppedTooLarge, pumped.too_large);
         self.turn.context.end_turn(&self.node.broker.metrics);
     }
 

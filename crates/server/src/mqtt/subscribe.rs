@@ -2,21 +2,13 @@
 
 use super::Client;
 use crate::link::Link;
-use crate::session::SubscriptionError;
+use crate::session::{Replay, SubscriptionError};
 use crate::shard::{End, Turn};
-use meridian_broker::{Counter, Publication, SubscribeOptions, Target, Terms};
+use meridian_broker::{Counter, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
-use meridian_types::{Qos, SharedFilter, TopicError, TopicFilter};
-use std::collections::HashSet;
+use meridian_types::{Qos, SharedFilter, TopicError};
 use std::sync::Arc;
-
-/// Retained messages owed to a new subscription.
-struct Owed<'a> {
-    filter: TopicFilter<'a>,
-    terms: Terms,
-    no_local: bool,
-}
 
 impl Client {
     pub(super) fn handle_subscribe(
@@ -26,6 +18,12 @@ impl Client {
         subscribe: &Subscribe<'_>,
     ) -> Result<(), End> {
         self.require_room_for_reasons("SUBSCRIBE", subscribe.filters.len())?;
+        // Held from before the subscriptions exist: a message that is published right after must not overtake the
+        // retained one of its topic.
+        let may_owe = subscribe.filters.iter().any(|one| one.retain_handling != RetainHandling::Never);
+        if may_owe {
+            self.session.begin_subscribe();
+        }
         let mut owed = Vec::new();
         let mut problem = None;
         let mut reasons = Vec::with_capacity(subscribe.filters.len());
@@ -40,26 +38,11 @@ impl Client {
             reasons.push(reason);
         }
         self.reply_with_reasons(turn, Packet::Suback, subscribe.packet_id, problem.as_deref(), reasons);
-        if owed.is_empty() {
-            return Ok(());
-        }
-        // A filter that is asked for several times in one packet is answered once, by its last options.
-        let mut seen = HashSet::new();
-        owed.reverse();
-        owed.retain(|owed| seen.insert(owed.filter));
-        owed.reverse();
-        // Clients expect the answer before the first message.
-        self.send_replies(link, turn);
-        let target = self.session.clone() as Arc<dyn Target>;
-        for Owed { filter, mut terms, no_local } in owed {
-            // A client that asks again and again without reading is not given more than its queue holds.
-            terms.is_exempt = self.session.has_queue_room();
-            for message in turn.node.broker.retained_matching(filter, turn.context.now) {
-                if no_local && message.client_hash == self.session.client_hash {
-                    continue;
-                }
-                let mut publication = Publication::of_message(&message, turn.context.now);
-                turn.node.broker.deliver(&mut turn.context, &target, &mut publication, &terms);
+        if may_owe {
+            // Clients expect the answer before the first message.
+            self.send_replies(link, turn);
+            if self.session.end_subscribe(link, owed) {
+                turn.touch(&self.session);
             }
         }
         Ok(())
@@ -106,13 +89,14 @@ impl Client {
         }
     }
 
-    /// One filter of a SUBSCRIBE: the QoS granted, or the reason code and text of the refusal.
-    fn subscribe<'a>(
+    /// One filter of a SUBSCRIBE: the QoS granted, or the reason code and text of the refusal. Adds to `owed` the
+    /// retained messages that it entails.
+    fn subscribe(
         &self,
         turn: &mut Turn,
-        request: &FilterRequest<'a>,
+        request: &FilterRequest<'_>,
         id: Option<u32>,
-        owed: &mut Vec<Owed<'a>>,
+        owed: &mut Vec<Replay>,
     ) -> Result<Qos, (ReasonCode, String)> {
         let filter = SharedFilter::parse(request.filter).map_err(|error| {
             turn.context.counters.add(Counter::SubscribeRefusedInvalid, 1);
@@ -152,7 +136,9 @@ impl Client {
         if wants_retained && filter.group.is_none() {
             let subscription_ids = id.map(|id| Arc::from([id].as_slice()));
             let terms = Terms { qos: request.qos, from_retained: true, subscription_ids, ..Terms::default() };
-            owed.push(Owed { filter: filter.filter, terms, no_local: request.no_local });
+            let without = request.no_local.then_some(self.session.client_hash);
+            let retained = &turn.node.broker.retained;
+            owed.extend(Replay::new(retained, filter.filter, terms, without, turn.context.now));
         }
         Ok(request.qos)
     }
@@ -181,6 +167,7 @@ impl Client {
         let Some(handle) = turn.node.broker.unsubscribe(&target, self.session.id, filter) else {
             return Ok(ReasonCode::NoSubscriptionExisted);
         };
+        self.session.cancel_replay(filter.filter.as_str());
         let waiting = self.session.forget_subscription(&handle);
         // What a member that leaves has not been sent yet is for the others.
         turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);

@@ -34,9 +34,9 @@ impl Session {
         for &ack in batch {
             state.apply(ack);
         }
-        state.pump();
+        let has_pumped = state.pump();
         let resume = state.take_waiting_if_low();
-        let has_output = state.outbox.len() > before;
+        let has_output = has_pumped || state.outbox.len() > before;
         let is_first = has_output && !std::mem::replace(&mut state.is_touched, true);
         drop(state);
         resume.into_iter().for_each(|waiter| (waiter.resume)());

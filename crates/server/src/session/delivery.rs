@@ -1,6 +1,7 @@
 //! Messages on their way to the client: into the outbox if it can be sent now, else into the queue.
 
-use super::State;
+use super::queue::Next;
+use super::{State, replay};
 use crate::clock;
 use crate::settings::Overflow;
 use meridian_broker::target::Delivery;
@@ -24,9 +25,11 @@ const ALWAYS_SHARED_BYTES_MIN: usize = 16 * 1024;
 /// With "block", a queue takes this many times its limit from publishers that are yet to be stopped.
 const BLOCK_OVERSHOOT: usize = 2;
 
-/// What became of messages on their way out of queues.
+/// What became of messages on their way out of queues and the retained store.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Dropped {
+pub(crate) struct Pumped {
+    /// They were retained, and went to a new subscription.
+    pub(crate) replayed: u64,
     /// Their expiry interval had passed.
     pub(crate) expired: u64,
     /// They were larger than the client takes.
@@ -34,12 +37,12 @@ pub(crate) struct Dropped {
 }
 
 thread_local! {
-    static DROPPED: Cell<Dropped> = const { Cell::new(Dropped { expired: 0, too_large: 0 }) };
+    static PUMPED: Cell<Pumped> = const { Cell::new(Pumped { replayed: 0, expired: 0, too_large: 0 }) };
 }
 
-/// Messages this thread dropped from queues since the last call.
-pub(crate) fn take_dropped() -> Dropped {
-    DROPPED.take()
+/// What this thread has counted since the last call.
+pub(crate) fn take_pumped() -> Pumped {
+    PUMPED.take()
 }
 
 impl State {
@@ -206,7 +209,8 @@ impl State {
         }
     }
 
-    /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any.
+    /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any or has
+    /// to be called again for the rest of a replay.
     pub(super) fn pump(&mut self) -> bool {
         if !self.is_connected() {
             return false;
@@ -216,21 +220,58 @@ impl State {
             return has_moved;
         }
         let now = clock::now();
-        while let Some(delivery) = self.queue.front() {
-            let needs_room = delivery.terms.qos != Qos::AtMostOnce;
-            if self.outbox.len() >= self.limits.outbox_bytes_max || needs_room && !self.has_inflight_room() {
+        let mut turn_left = replay::MESSAGES_PER_TURN;
+        while self.outbox.len() < self.limits.outbox_bytes_max {
+            let qos = match self.queue.next() {
+                Next::Nothing => break,
+                Next::Delivery(delivery) => delivery.terms.qos,
+                Next::Replay(replay) => match replay.next_qos() {
+                    Some(qos) => qos,
+                    None if replay.is_last_page() => {
+                        self.queue.finish_replay();
+                        continue;
+                    }
+                    None if turn_left == 0 => return true,
+                    None => {
+                        let used = replay.read_page(turn_left, now);
+                        turn_left = turn_left.saturating_sub(used);
+                        continue;
+                    }
+                },
+            };
+            if qos != Qos::AtMostOnce && !self.has_inflight_room() {
                 break;
             }
-            let Some(delivery) = self.queue.pop() else { break };
-            if delivery.message.is_expired(now) {
-                count_dropped(|dropped| dropped.expired += 1);
-            } else if self.send_delivery(&delivery, now) {
-                has_moved = true;
-            } else {
-                count_dropped(|dropped| dropped.too_large += 1);
-            }
+            has_moved |= match self.queue.next() {
+                Next::Replay(replay) => {
+                    replay.next().is_some_and(|delivery| self.send_retained(&delivery, now))
+                }
+                _ => self.queue.pop().is_some_and(|delivery| self.send_queued(&delivery, now)),
+            };
         }
         has_moved
+    }
+
+    fn send_queued(&mut self, delivery: &Delivery, now: Instant) -> bool {
+        if delivery.message.is_expired(now) {
+            count(|pumped| pumped.expired += 1);
+            return false;
+        }
+        let is_sent = self.send_delivery(delivery, now);
+        if !is_sent {
+            count(|pumped| pumped.too_large += 1);
+        }
+        is_sent
+    }
+
+    /// What expires in the store is not lost to anybody, so it is not counted.
+    fn send_retained(&mut self, delivery: &Delivery, now: Instant) -> bool {
+        if delivery.message.is_expired(now) {
+            return false;
+        }
+        let is_sent = self.send_delivery(delivery, now);
+        count(|pumped| if is_sent { pumped.replayed += 1 } else { pumped.too_large += 1 });
+        is_sent
     }
 
     /// Puts a message that cannot be sent now into the queue, by the overflow policy.
@@ -252,12 +293,12 @@ impl State {
         let delivery = Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } };
         let size = size_of::<Delivery>() + delivery.message.size();
         let limits = self.limits.clone();
-        if size > limits.bytes_max && !terms.is_exempt {
+        if size > limits.bytes_max {
             return Verdict::DroppedFull;
         }
         let mut verdict = Verdict::Taken { first: false };
         let mut dropped = 0;
-        while !terms.is_exempt && self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
+        while self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
             match limits.overflow {
                 Overflow::DropOldest => {
                     if self.queue.pop().is_none() {
@@ -298,7 +339,7 @@ impl State {
                     if self.size_with_alias(&delivery, now) > self.packet_bytes_max {
                         // As if it were done: the client will never take it [MQTT-3.1.2-25].
                         self.inflight.abandon(id);
-                        count_dropped(|dropped| dropped.too_large += 1);
+                        count(|pumped| pumped.too_large += 1);
                     } else {
                         self.write_publish(&delivery, id, true, now);
                     }
@@ -318,10 +359,10 @@ fn cost_of(kept: &Option<Arc<Delivery>>) -> u32 {
     kept.as_ref().map_or(0, |kept| u32::try_from(kept.message.size()).unwrap_or(u32::MAX))
 }
 
-fn count_dropped(count: impl FnOnce(&mut Dropped)) {
-    let mut dropped = DROPPED.get();
-    count(&mut dropped);
-    DROPPED.set(dropped);
+fn count(change: impl FnOnce(&mut Pumped)) {
+    let mut pumped = PUMPED.get();
+    change(&mut pumped);
+    PUMPED.set(pumped);
 }
 
 fn head_of<'a>(publication: &Publication<'a>, qos: Qos, retain: bool) -> PublishHead<'a> {

@@ -1,5 +1,7 @@
 //! Sessions over a loopback socket whose other end the test holds.
 
+mod replays;
+
 use super::{Acknowledgement, Attach, Kind, Received, Session, SubscriptionError};
 use crate::link::Link;
 use crate::outbox::Framing;
@@ -185,7 +187,7 @@ fn messages_that_expire_in_the_queue_are_dropped() {
     offer(&session, Qos::AtLeastOnce, "lasting");
     peer = connect(&session, LIMITS, 9, 60);
     assert_eq!(peer.received(), ["lasting"]);
-    assert_eq!(super::take_dropped().expired, 1);
+    assert_eq!(super::take_pumped().expired, 1);
 }
 
 #[test]
