@@ -1,14 +1,10 @@
 //! Filters to targets.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use meridian_types::{TopicFilter, TopicName};
-use parking_lot::RwLock;
 
-use crate::hash::Seeds;
-use crate::interner::{Key, Text};
 use crate::regions::{RegionTable, Regions};
-use crate::tree::{FilterPlace, Inserted, Removed, Tree};
+use crate::shards::{ShardPlace, Shards};
+use crate::tree::{FilterPlace, Tree};
 use crate::words::MQTT;
 
 /// What a look-up returns, as the broker numbers it.
@@ -33,23 +29,11 @@ pub struct Entry {
     pub options: u32,
 }
 
-/// Trees that the filters are spread over.
-const SHARDS: usize = 1 << SHARD_BITS;
-
-const SHARD_BITS: u32 = 4;
 const SHARD_SHIFT: u32 = 28;
 const BELOW: u32 = 1 << 27;
 
 /// The shard of filters that start with a wildcard.
 const ROOT_SHARD: usize = 0;
-
-/// One tree and its lock, on cache lines of its own.
-#[repr(align(128))]
-struct Shard {
-    tree: RwLock<Tree>,
-    /// Filters here by [`Depth`], or a few more while one is being removed: where there are none, no topic looks.
-    counts: [AtomicUsize; 3],
-}
 
 /// Which levels of a topic lead to a filter's shard.
 #[derive(Clone, Copy)]
@@ -67,20 +51,14 @@ enum Depth {
 /// A look-up takes the read lock of at most three of sixteen trees, a change the write lock of one; either holds it
 /// for about a microsecond. No operation takes two locks at once, and none calls out.
 pub struct Index {
-    shards: Box<[Shard; SHARDS]>,
+    shards: Shards,
     regions: RegionTable,
-    seeds: Seeds,
 }
 
 impl Index {
-    /// An empty index; 130 KiB, most of it the table of regions.
+    /// An empty index; 150 KiB, most of it the table of regions.
     pub fn new() -> Self {
-        let shard = |_| Shard { tree: RwLock::new(Tree::new(MQTT)), counts: Default::default() };
-        Self {
-            shards: Box::new(std::array::from_fn(shard)),
-            regions: RegionTable::new(),
-            seeds: Seeds::new(),
-        }
+        Self { shards: Shards::new(MQTT), regions: RegionTable::new() }
     }
 
     /// Adds a target to a filter, or replaces its options; returns the previous ones.
@@ -91,51 +69,38 @@ impl Index {
     /// # Panics
     /// If more than 134 million nodes would share a shard (several GiB of filters with the same first two levels).
     pub fn insert(&self, filter: TopicFilter<'_>, target: TargetId, options: u32) -> (FilterId, Option<u32>) {
-        let (shard, depth) = self.shard_of_filter(filter);
-        let mut tree = self.shards[shard].tree.write();
-        let Inserted { place, previous, is_new_filter } =
-            tree.insert(&filter.into(), Entry { target, options });
-        if is_new_filter {
-            // Counted under the lock, so that a look-up that must see the filter does not pass the shard by.
-            self.shards[shard].counts[depth as usize].fetch_add(1, Ordering::Release);
-        }
-        drop(tree);
-        if previous != Some(options) {
+        let at = self.place_of_filter(filter);
+        let inserted = self.shards.insert(at, &filter.into(), Entry { target, options });
+        if inserted.previous != Some(options) {
             self.regions.bump(filter);
         }
-        (id_of(shard, place), previous)
+        (id_of(at.shard, inserted.place), inserted.previous)
     }
 
     /// Removes a target from a filter; returns the filter's id, valid no longer if this was its last target, and the
     /// target's options. Cost as of [`insert`](Self::insert).
     pub fn remove(&self, filter: TopicFilter<'_>, target: TargetId) -> Option<(FilterId, u32)> {
-        let (shard, depth) = self.shard_of_filter(filter);
-        let mut tree = self.shards[shard].tree.write();
-        let place = tree.find(&filter.into())?;
-        let removed = tree.remove(place, target)?;
-        drop(tree);
-        self.finish_removal(filter, shard, depth, &removed);
-        Some((id_of(shard, place), removed.options))
+        let at = self.place_of_filter(filter);
+        let (place, removed) = self.shards.remove(at, &filter.into(), target)?;
+        self.regions.bump(filter);
+        Some((id_of(at.shard, place), removed.options))
     }
 
     /// Removes a target from a filter known by its id; returns the target's options. Cost as of
     /// [`insert`](Self::insert), and one short-lived string.
     pub fn remove_by_id(&self, filter: FilterId, target: TargetId) -> Option<u32> {
         let (shard, place) = place_of(filter);
-        let mut tree = self.shards[shard].tree.write();
-        let text = tree.filter_text(place)?;
-        let removed = tree.remove(place, target)?;
-        drop(tree);
-        let text = TopicFilter::new(&text).expect("the index holds valid filters only");
-        let (_, depth) = self.shard_of_filter(text);
-        self.finish_removal(text, shard, depth, &removed);
+        let (text, removed) = self.shards.remove_at(shard, place, target)?;
+        let filter = TopicFilter::new(&text).expect("the index holds valid filters only");
+        self.shards.finish_removal(self.place_of_filter(filter), &removed);
+        self.regions.bump(filter);
         Some(removed.options)
     }
 
     /// The text of a filter that has a target. Cost: one step per level.
     pub fn filter_text(&self, filter: FilterId) -> Option<String> {
         let (shard, place) = place_of(filter);
-        self.shards[shard].tree.read().filter_text(place)
+        self.shards.read(shard, |tree| tree.filter_text(place))
     }
 
     /// Appends one entry for each (filter, target) that matches; a target may occur several times. A filter's targets
@@ -145,14 +110,12 @@ impl Index {
     /// which is at most two to the power of the levels and never more than there are nodes, and the entries themselves.
     /// Changes made by other threads meanwhile are seen or not, each as a whole.
     pub fn matches(&self, topic: TopicName<'_>, out: &mut Vec<Entry>) {
-        let text = topic.as_str();
         let mut visited = [usize::MAX; 3];
         for (at, depth) in [Depth::Deep, Depth::Shallow, Depth::Root].into_iter().enumerate() {
-            let Some(shard) = self.shard_of_topic(text, depth) else { continue };
-            let is_empty = self.shards[shard].counts[depth as usize].load(Ordering::Acquire) == 0;
-            if !is_empty && !visited.contains(&shard) {
-                self.shards[shard].tree.read().matches(topic, out);
-                visited[at] = shard;
+            let Some(place) = self.place_of_topic(topic.as_str(), depth) else { continue };
+            if !self.shards.is_empty(place) && !visited.contains(&place.shard) {
+                self.shards.read(place.shard, |tree| tree.matches(topic, out));
+                visited[at] = place.shard;
             }
         }
     }
@@ -172,60 +135,51 @@ impl Index {
 
     /// Filters held. Visits every shard.
     pub fn filter_count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.tree.read().filter_count()).sum()
+        self.shards.sum(Tree::filter_count)
     }
 
     /// Entries held: (filter, target) pairs. Visits every shard.
     pub fn entry_count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.tree.read().entry_count()).sum()
+        self.shards.sum(Tree::entry_count)
     }
 
     /// Bytes of memory held, with the unused capacity of its structures and without the allocator's own. Visits
     /// every page of every shard: for metrics, not for the publish path.
     pub fn memory_bytes(&self) -> usize {
-        let trees: usize = self.shards.iter().map(|shard| shard.tree.read().memory_bytes()).sum();
-        size_of::<Self>() + size_of_val(&*self.shards) + self.regions.memory_bytes() + trees
+        size_of::<Self>() + self.regions.memory_bytes() + self.shards.memory_bytes()
     }
 
     /// Where filters of one depth that match a topic are; none if its levels are too few.
     #[inline]
-    fn shard_of_topic(&self, topic: &str, depth: Depth) -> Option<usize> {
+    fn place_of_topic(&self, topic: &str, depth: Depth) -> Option<ShardPlace> {
         let first_end = topic.find('/');
-        match depth {
-            Depth::Root => Some(ROOT_SHARD),
-            Depth::Shallow => Some(self.shard_of_prefix(&topic[..first_end.unwrap_or(topic.len())])),
+        let shard = match depth {
+            Depth::Root => ROOT_SHARD,
+            Depth::Shallow => self.shard_of(&topic[..first_end.unwrap_or(topic.len())]),
             Depth::Deep => {
                 let second = first_end? + 1;
                 let second_end = topic[second..].find('/').map_or(topic.len(), |len| second + len);
-                Some(self.shard_of_prefix(&topic[..second_end]))
+                self.shard_of(&topic[..second_end])
             }
-        }
+        };
+        Some(ShardPlace { shard, depth: depth as usize })
     }
 
     /// Where a filter belongs.
-    fn shard_of_filter(&self, filter: TopicFilter<'_>) -> (usize, Depth) {
+    fn place_of_filter(&self, filter: TopicFilter<'_>) -> ShardPlace {
         let text = filter.as_str();
         let literal = match text.find(['+', '#']) {
-            Some(0) => return (ROOT_SHARD, Depth::Root),
+            Some(0) => return ShardPlace { shard: ROOT_SHARD, depth: Depth::Root as usize },
             Some(wildcard) => &text[..wildcard - 1],
             None => text,
         };
-        match self.shard_of_topic(literal, Depth::Deep) {
-            Some(shard) => (shard, Depth::Deep),
-            None => (self.shard_of_prefix(literal), Depth::Shallow),
-        }
+        self.place_of_topic(literal, Depth::Deep)
+            .unwrap_or_else(|| ShardPlace { shard: self.shard_of(literal), depth: Depth::Shallow as usize })
     }
 
     #[inline]
-    fn shard_of_prefix(&self, prefix: &str) -> usize {
-        (Text(prefix.as_bytes()).hash(self.seeds) >> (64 - SHARD_BITS)) as usize
-    }
-
-    fn finish_removal(&self, filter: TopicFilter<'_>, shard: usize, depth: Depth, removed: &Removed) {
-        if removed.was_last {
-            self.shards[shard].counts[depth as usize].fetch_sub(1, Ordering::Release);
-        }
-        self.regions.bump(filter);
+    fn shard_of(&self, beginning: &str) -> usize {
+        self.shards.shard_of(beginning.as_bytes())
     }
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::interner::Interner;
 use crate::node::NONE;
-use crate::words::{Grammar, Words};
+use crate::words::{Grammar, Level, Words};
 
 /// A row of word ids, without allocation up to 16.
 pub(crate) type WordRow = SmallVec<[u32; 16]>;
@@ -52,8 +52,8 @@ impl Labels {
     }
 
     /// Interns a label from its levels; returns its first word and its tail, each used once more from now on.
-    pub(crate) fn intern(&mut self, levels: &[&[u8]]) -> (u32, u32) {
-        let row: WordRow = levels.iter().map(|level| self.words.intern_level(level)).collect();
+    pub(crate) fn intern(&mut self, levels: &[impl Level]) -> (u32, u32) {
+        let row: WordRow = levels.iter().map(|level| level.intern(&mut self.words)).collect();
         let tail = self.intern_tail(&row[1..]);
         for &word in &row[1..] {
             self.words.release(word);

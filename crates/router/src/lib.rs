@@ -105,15 +105,21 @@
 
 pub mod algebra;
 mod arena;
+pub mod feed;
 mod hash;
 mod heap;
 pub mod index;
 mod interner;
 mod labels;
+mod lock;
 mod node;
+pub mod owners;
 pub mod pattern;
+pub mod prefix;
 mod regions;
+mod shards;
 pub mod store;
+mod sync;
 mod table;
 mod targets;
 mod tree;
@@ -121,5 +127,6 @@ mod words;
 
 pub use index::{Entry, FilterId, Index, TargetId};
 pub use pattern::{PatternError, PatternTree, RoutingPattern};
+pub use prefix::PrefixIndex;
 pub use regions::Regions;
 pub use store::{Cursor, TopicStore};

@@ -72,7 +72,7 @@ impl<'a> RoutingPattern<'a> {
     }
 
     /// The normalised pattern's words.
-    pub(crate) fn path(self) -> Path<'a> {
+    pub(crate) fn path(self) -> Path<&'a [u8]> {
         let mut levels: SmallVec<[&[u8]; 16]> = SmallVec::new();
         let mut ends_in_many = false;
         for word in words_of(self.0) {

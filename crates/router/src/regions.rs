@@ -6,10 +6,11 @@
 //! counter cost a needless cache miss, never a stale result.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 use meridian_types::{TopicFilter, TopicName};
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// Counters in the table: 128 KiB. A power of two.
 const COUNTERS: usize = 1 << 14;
@@ -17,7 +18,10 @@ const COUNTERS: usize = 1 << 14;
 /// Literal levels that a prefix region distinguishes.
 const PREFIX_LEVELS_MAX: usize = 3;
 
-/// The counter of filters that start with a wildcard.
+/// Bytes of a text that a prefix region distinguishes.
+const TEXT_CUTS: [usize; 1 + PREFIX_LEVELS_MAX] = [8, 16, 32, 64];
+
+/// The counter of filters that start with a wildcard, and of the shortest prefixes.
 const ROOT: u16 = 0;
 
 /// The counter that nothing bumps: it stands for a region that the topic does not lie in.
@@ -28,7 +32,8 @@ const RESERVED: u64 = 2;
 
 /// The regions of the topic space that a topic's result depends on.
 ///
-/// In order: the root, the first level, the first two, the first three, the whole topic.
+/// In order: the root, the first level, the first two, the first three, the whole topic. Of a text, where prefixes are
+/// looked for: the root, its first 8, 16, 32 and 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regions([u16; 2 + PREFIX_LEVELS_MAX]);
 
@@ -37,6 +42,7 @@ pub struct Regions([u16; 2 + PREFIX_LEVELS_MAX]);
 enum Kind {
     Prefix = 1,
     Whole = 2,
+    Text = 3,
 }
 
 /// The table of counters.
@@ -65,13 +71,31 @@ impl RegionTable {
         let mut ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'/').map(|(at, _)| at);
         for region in &mut regions[1..=PREFIX_LEVELS_MAX] {
             let end = ends.next();
-            *region = self.slot(Kind::Prefix, &text[..end.unwrap_or(text.len())]);
+            *region = self.slot(Kind::Prefix, &text.as_bytes()[..end.unwrap_or(text.len())]);
             if end.is_none() {
                 break;
             }
         }
-        regions[1 + PREFIX_LEVELS_MAX] = self.slot(Kind::Whole, text);
+        regions[1 + PREFIX_LEVELS_MAX] = self.slot(Kind::Whole, text.as_bytes());
         Regions(regions)
+    }
+
+    /// The regions a text lies in, for prefixes of bytes. Cost: up to four short hashes, no allocation.
+    pub(crate) fn of_text(&self, text: &[u8]) -> Regions {
+        let mut regions = [NEVER; 2 + PREFIX_LEVELS_MAX];
+        regions[0] = ROOT;
+        for (region, cut) in regions[1..].iter_mut().zip(TEXT_CUTS) {
+            let Some(beginning) = text.get(..cut) else { break };
+            *region = self.slot(Kind::Text, beginning);
+        }
+        Regions(regions)
+    }
+
+    /// Marks the region of a prefix as changed. Call it when the change can be seen by readers.
+    pub(crate) fn bump_prefix(&self, prefix: &[u8]) {
+        let cut = TEXT_CUTS.into_iter().rev().find(|&cut| cut <= prefix.len());
+        let region = cut.map_or(ROOT, |cut| self.slot(Kind::Text, &prefix[..cut]));
+        self.counters[usize::from(region)].fetch_add(1, Ordering::AcqRel);
     }
 
     /// The sum of the regions' counters. It never returns to an earlier value, since each only grows.
@@ -88,17 +112,17 @@ impl RegionTable {
     fn of_filter(&self, filter: TopicFilter<'_>) -> u16 {
         let text = filter.as_str();
         let Some(wildcard) = text.find(['+', '#']) else {
-            return self.slot(Kind::Whole, text);
+            return self.slot(Kind::Whole, text.as_bytes());
         };
         if wildcard == 0 {
             return ROOT;
         }
         let literal = &text[..wildcard - 1];
         let cut = literal.match_indices('/').nth(PREFIX_LEVELS_MAX - 1).map_or(literal.len(), |(at, _)| at);
-        self.slot(Kind::Prefix, &literal[..cut])
+        self.slot(Kind::Prefix, &literal.as_bytes()[..cut])
     }
 
-    fn slot(&self, kind: Kind, text: &str) -> u16 {
+    fn slot(&self, kind: Kind, text: &[u8]) -> u16 {
         let hash = self.hasher.hash_one((kind as u8, text));
         // The table has 2^14 counters, so the result fits.
         (RESERVED + hash % (COUNTERS as u64 - RESERVED)) as u16

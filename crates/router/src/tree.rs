@@ -2,6 +2,7 @@
 
 mod matching;
 mod patterns;
+mod prefixes;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use crate::labels::Labels;
 use crate::node::{Branch, NODE_ID_LIMIT, Node, Outline, Shape, Targets};
 use crate::table::Table;
 use crate::targets::{NO_SET, TargetSets};
-use crate::words::{Grammar, MQTT};
+use crate::words::{Grammar, Level, MQTT};
 
 /// The root's id, if there is a root.
 const ROOT: u32 = 0;
@@ -58,14 +59,14 @@ pub(crate) struct Tree {
 }
 
 /// A filter as the tree sees it.
-pub(crate) struct Path<'a> {
+pub(crate) struct Path<L> {
     /// Its levels, without a last `#`. No two neighbours are wildcards of which the first stands for many words.
-    pub(crate) levels: SmallVec<[&'a [u8]; 16]>,
+    pub(crate) levels: SmallVec<[L; 16]>,
     /// Whether there was a last `#`.
     pub(crate) is_below: bool,
 }
 
-impl<'a> From<TopicFilter<'a>> for Path<'a> {
+impl<'a> From<TopicFilter<'a>> for Path<&'a [u8]> {
     fn from(filter: TopicFilter<'a>) -> Self {
         let mut levels: SmallVec<[&[u8]; 16]> =
             filter.as_str().as_bytes().split(|&byte| byte == MQTT.separator).collect();
@@ -110,7 +111,7 @@ impl Tree {
     }
 
     /// Adds a target to a filter, or replaces its options.
-    pub(crate) fn insert(&mut self, filter: &Path<'_>, entry: Entry) -> Inserted {
+    pub(crate) fn insert(&mut self, filter: &Path<impl Level>, entry: Entry) -> Inserted {
         let place = FilterPlace { node: self.reach(&filter.levels), is_below: filter.is_below };
         let (previous, is_new_filter) = self.insert_target(place, entry);
         self.filter_count += usize::from(is_new_filter);
@@ -119,7 +120,7 @@ impl Tree {
     }
 
     /// Where a filter is, if there is a node for it. It need not have targets.
-    pub(crate) fn find(&self, filter: &Path<'_>) -> Option<FilterPlace> {
+    pub(crate) fn find(&self, filter: &Path<impl Level>) -> Option<FilterPlace> {
         Some(FilterPlace { node: self.find_node(&filter.levels)?, is_below: filter.is_below })
     }
 

@@ -56,6 +56,39 @@ pub(crate) const MQTT: Grammar = Grammar { separator: b'/', one: b'+', many: b'#
 /// AMQP topic patterns (AMQP 0-9-1 §3.1.3.3).
 pub(crate) const AMQP: Grammar = Grammar { separator: b'.', one: b'*', many: b'#' };
 
+/// Strings of bytes, of which none is a wildcard.
+pub(crate) const BYTES: Grammar = Grammar { separator: 0, one: 0, many: 0 };
+
+/// One level of the filters of a tree; all of a tree's are of one type.
+pub(crate) trait Level: Copy {
+    /// Its id, or [`UNKNOWN`] if no filter holds it.
+    fn find(self, words: &Words) -> u32;
+    /// Its id, used once more from now on.
+    fn intern(self, words: &mut Words) -> u32;
+}
+
+/// A word, or a wildcard of the tree's grammar.
+impl Level for &[u8] {
+    fn find(self, words: &Words) -> u32 {
+        words.find_level(self)
+    }
+
+    fn intern(self, words: &mut Words) -> u32 {
+        words.intern_level(self)
+    }
+}
+
+/// A byte, which is its own id. For trees of [`BYTES`] alone: in others the ids stand for other words.
+impl Level for u8 {
+    fn find(self, _: &Words) -> u32 {
+        u32::from(self)
+    }
+
+    fn intern(self, _: &mut Words) -> u32 {
+        u32::from(self)
+    }
+}
+
 /// The words of one tree.
 pub(crate) struct Words {
     pub(crate) grammar: Grammar,

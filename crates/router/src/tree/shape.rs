@@ -5,13 +5,13 @@
 
 use crate::labels::WordRow;
 use crate::node::{Branch, NONE, Node, Shape, Targets};
-use crate::words::{MANY, PLUS, UNKNOWN};
+use crate::words::{Level, MANY, PLUS, UNKNOWN};
 
 use super::{ROOT, Tree};
 
 impl Tree {
     /// The node for a row of levels, made if need be.
-    pub(super) fn reach(&mut self, levels: &[&[u8]]) -> u32 {
+    pub(super) fn reach(&mut self, levels: &[impl Level]) -> u32 {
         if self.nodes.find(ROOT).is_none() {
             let root = self.nodes.insert(Node::new(ROOT, PLUS, NONE));
             assert_eq!(root, ROOT, "a tree without a root has no nodes");
@@ -19,14 +19,14 @@ impl Tree {
         let mut at = ROOT;
         let mut rest = levels;
         while let Some((first, below)) = rest.split_first() {
-            let word = self.labels.words.find_level(first);
+            let word = first.find(&self.labels.words);
             let Some(child) = self.child(at, word) else {
                 return self.add_leaf(at, rest);
             };
             let tail = self.labels.tail(self.tail_of(self.nodes.get(child)));
             let words = &self.labels.words;
             let shared =
-                tail.iter().zip(below).take_while(|&(&word, level)| words.find_level(level) == word).count();
+                tail.iter().zip(below).take_while(|&(&word, level)| level.find(words) == word).count();
             at = if shared < tail.len() { self.split(child, shared) } else { child };
             rest = &below[shared..];
         }
@@ -34,16 +34,16 @@ impl Tree {
     }
 
     /// The node for a row of levels, if there is one.
-    pub(super) fn find_node(&self, levels: &[&[u8]]) -> Option<u32> {
+    pub(super) fn find_node(&self, levels: &[impl Level]) -> Option<u32> {
         let mut at = ROOT;
         self.nodes.find(ROOT)?;
         let mut rest = levels;
         while let Some((first, below)) = rest.split_first() {
-            at = self.child(at, self.labels.words.find_level(first))?;
+            at = self.child(at, first.find(&self.labels.words))?;
             let tail = self.labels.tail(self.tail_of(self.nodes.get(at)));
             let words = &self.labels.words;
             if tail.len() > below.len()
-                || !tail.iter().zip(below).all(|(&word, level)| words.find_level(level) == word)
+                || !tail.iter().zip(below).all(|(&word, level)| level.find(words) == word)
             {
                 return None;
             }
@@ -107,7 +107,7 @@ impl Tree {
     }
 
     /// Adds a leaf below `parent`, which has no child that starts like it.
-    fn add_leaf(&mut self, parent: u32, levels: &[&[u8]]) -> u32 {
+    fn add_leaf(&mut self, parent: u32, levels: &[impl Level]) -> u32 {
         let (word, tail) = self.labels.intern(levels);
         let leaf = self.nodes.insert(Node::new(parent, word, tail));
         self.attach(parent, leaf);

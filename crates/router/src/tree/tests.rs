@@ -8,7 +8,7 @@ use super::*;
 use crate::pattern::RoutingPattern;
 use crate::words::{AMQP, MANY, PLUS};
 
-fn filter(text: &str) -> Path<'_> {
+fn filter(text: &str) -> Path<&[u8]> {
     TopicFilter::new(text).unwrap().into()
 }
 

@@ -1,0 +1,3 @@
+//! The lock of a tree.
+
+pub(crate) use parking_lot::RwLock as Lock;
