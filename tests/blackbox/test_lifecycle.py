@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import subprocess
+import urllib.request
 from pathlib import Path
 from typing import Callable
 
 import pytest
 
-from harness.broker import Broker, start
+from harness.broker import Broker, binary, start
 from harness.client import WAIT, Closed, Connection
 from harness.websocket import WebSocket
 
@@ -172,3 +174,52 @@ def test_sys_topics_tell_about_the_broker(start_broker: StartBroker) -> None:
             assert len(seen) < 500, f"not all there: {sorted(seen)}"
         assert "0." in seen["$SYS/broker/version"]
         assert seen["$SYS/broker/clients/connected"].startswith("1")
+
+
+class Unread:
+    """A broker whose standard error is a pipe that the test reads when it likes."""
+
+    def __init__(self, *settings: str):
+        with socket.socket() as free, socket.socket() as other:
+            free.bind(("127.0.0.1", 0)), other.bind(("127.0.0.1", 0))
+            self.mqtt, self.http = free.getsockname()[1], other.getsockname()[1]
+        command = [str(binary()), "--listen", f"mqtt://127.0.0.1:{self.mqtt}", "--listen", f"http://127.0.0.1:{self.http}"]
+        for setting in settings:
+            command += ["--set", setting]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert self.process.stderr is not None
+        while b'"ready"' not in (line := self.process.stderr.readline()):
+            assert line, "it ended"
+
+    def connects(self, count: int) -> None:
+        for number in range(count):
+            with Connection(("127.0.0.1", self.mqtt), 4) as client:
+                client.connect(f"a-client-with-a-long-name-{number}")
+
+    def dropped(self) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=WAIT) as answer:
+            text = answer.read().decode()
+        return int(re.search(r"^meridian_log_lines_dropped_total (\d+)$", text, re.MULTILINE)[1])
+
+
+def test_a_log_that_nobody_reads_holds_nobody_up() -> None:
+    """The pipe and the queue of lines are full: clients are served, the metric and later the log say what is missing."""
+    broker = Unread("log.level=trace", "server.sys_interval=1s")
+    while broker.dropped() == 0:
+        broker.connects(200)
+    text = b""
+    while b"log lines were dropped" not in text:
+        text += broker.process.stderr.readline()
+    broker.process.send_signal(signal.SIGTERM)
+    rest = broker.process.stderr.read()
+    assert broker.process.wait(WAIT) == 0
+    assert b'"stopped' in rest.splitlines()[-1], "the last line is written before the end"
+
+
+def test_a_log_that_nobody_reads_does_not_keep_the_process_from_ending() -> None:
+    broker = Unread()
+    while broker.dropped() == 0:
+        broker.connects(200)
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(WAIT) == 0
+    broker.process.stderr.close()

@@ -1,16 +1,28 @@
 //! Log lines: on standard error, as text for people or JSON for machines, with a level that can be changed while
 //! running.
 //!
-//! A line is written per event of a lifecycle; nothing is written per message above `trace`.
+//! A line is written per event of a lifecycle; nothing is written per message above `trace`. One thread writes them
+//! ([`writer`]); who logs never waits for it.
+
+mod writer;
 
 use crate::config::{self, LogFormat};
 use std::fmt;
 use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::{Layer, Registry};
+use writer::Writer;
+
+/// How long the end of the process waits for its last lines to be written.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The process's writer, once [`init`] has started it.
+static WRITER: OnceLock<Writer> = OnceLock::new();
 
 /// The words for levels.
 pub(crate) const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -70,11 +82,25 @@ impl Handle {
     }
 }
 
-/// Sets up the process's log. Call it once, before the first event; a second call changes nothing.
+/// Why there can be no log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The configured level is none.
+    #[error(transparent)]
+    Level(#[from] LevelError),
+    /// The thread that writes it cannot be started.
+    #[error("cannot start a thread for the log")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Sets up the process's log, and has a panic told in it. Call it once, before the first event; a second call changes
+/// nothing.
 ///
 /// # Errors
-/// [`LevelError`] if the level is none.
-pub fn init(config: &config::Log) -> Result<Handle, LevelError> {
+/// [`InitError`] if the level is none or no thread can be started.
+pub fn init(config: &config::Log) -> Result<Handle, InitError> {
+    let targets = parse_level(&config.level)?;
     let is_text = match config.format {
         LogFormat::Text => true,
         LogFormat::Json => false,
@@ -84,10 +110,39 @@ pub fn init(config: &config::Log) -> Result<Handle, LevelError> {
         (false, _) => Style::Json,
         (true, colours) => Style::Text { colours: colours && std::io::stderr().is_terminal() },
     };
-    let (subscriber, handle) = build(parse_level(&config.level)?, style, std::io::stderr);
+    let writer = Writer::start(std::io::stderr()).map_err(InitError::Thread)?;
+    let (subscriber, handle) = build(targets, style, WRITER.get_or_init(|| writer).clone());
     // It fails only if there is one already: a test that starts two servers, and either will do.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| tell_panic(panic, &usual)));
+    }
     Ok(handle)
+}
+
+/// Waits until everything logged so far is written, a second at most: a reader that is stuck must not keep the process
+/// from ending. For the end of the process.
+pub fn flush() {
+    if let Some(writer) = WRITER.get() {
+        writer.flush(FLUSH_PATIENCE);
+    }
+}
+
+/// Lines dropped because standard error did not take them fast enough.
+pub(crate) fn lines_dropped() -> u64 {
+    WRITER.get().map_or(0, Writer::dropped)
+}
+
+type PanicHook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync>;
+
+/// The last words of a process that is about to abort: through the log, whose end is waited for only so long.
+fn tell_panic(panic: &std::panic::PanicHookInfo<'_>, usual: &PanicHook) {
+    let thread = std::thread::current();
+    tracing::error!(thread = thread.name(), "{panic}");
+    flush();
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+        usual(panic);
+    }
 }
 
 /// How lines look.

@@ -10,7 +10,7 @@ use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Target, Wh
 use meridian_types::Instant;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The farthest a deadline is put into a wheel: what has become pointless by then goes, the rest is put in again.
 pub(crate) const TIMER_MILLIS_MAX: u64 = 300_000;
@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) is_stopping: AtomicBool,
     settings: RwLock<Arc<Settings>>,
     timers: Mutex<Timers>,
+    /// Dropped log lines that the log itself has told of.
+    log_lines_reported: AtomicU64,
 }
 
 /// The deadlines, and at how many of them those that have become pointless are looked for.
@@ -65,6 +67,7 @@ impl Node {
             is_stopping: AtomicBool::new(false),
             settings: RwLock::new(Arc::new(settings)),
             timers: Mutex::new(Timers { wheel: Wheel::default(), sift_at: SIFT_MIN }),
+            log_lines_reported: AtomicU64::new(0),
         }
     }
 
@@ -131,6 +134,7 @@ impl Node {
                     }
                 }
                 Timer::Report => {
+                    self.report_dropped_lines();
                     let interval = self.settings().config.server.sys_interval.0;
                     if !interval.is_zero() {
                         crate::sys::publish(self, context);
@@ -139,6 +143,16 @@ impl Node {
                     self.timers.lock().wheel.add(context.now.plus_millis(next), Timer::Report);
                 }
             }
+        }
+    }
+
+    /// Says in the log that lines are missing from it.
+    fn report_dropped_lines(&self) {
+        let dropped = crate::log::lines_dropped();
+        let reported = self.log_lines_reported.swap(dropped, Relaxed);
+        if dropped > reported {
+            let lines = dropped - reported;
+            tracing::warn!(lines, "log lines were dropped: what reads standard error does not keep up");
         }
     }
 

@@ -1,8 +1,8 @@
 //! What `/metrics` and `/readyz` report.
 
-use crate::clock;
 use crate::http::{Observe, Readiness, Sample};
 use crate::node::Node;
+use crate::{clock, log};
 use meridian_broker::Counter;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,6 +41,8 @@ impl Observe for Node {
             ("meridian_queued_bytes", "Bytes of them, a shared message counted for each queue.", queued.1),
         ];
         out.extend(gauges.map(|(name, help, value)| Sample::gauge(name, help, value as u64)));
+        let lines = "Log lines dropped because standard error did not take them.";
+        out.push(Sample::counter("meridian_log_lines_dropped", lines, log::lines_dropped()));
         let uptime = clock::now().as_millis() / 1000;
         out.push(Sample::gauge("meridian_uptime_seconds", "Seconds since the start.", uptime));
     }

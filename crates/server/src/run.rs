@@ -39,6 +39,12 @@ impl Default for RunOptions {
 pub fn run(loaded: Loaded, options: RunOptions) -> anyhow::Result<()> {
     clock::now();
     let log = log::init(&loaded.config.log)?;
+    let outcome = serve(loaded, options, &log);
+    log::flush();
+    outcome
+}
+
+fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> anyhow::Result<()> {
     let open_files = raise_open_files();
     let bound = open_listeners(&loaded)?;
     let thread_count = match loaded.config.server.threads {
@@ -61,13 +67,15 @@ pub fn run(loaded: Loaded, options: RunOptions) -> anyhow::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let threads = start_shards(&node, polls, bound)?;
     node.add_timer(clock::now(), Timer::Report);
+    // The banner goes to standard error as well.
+    log::flush();
     banner::print(&loaded, &urls, thread_count, open_files, connections_max, options.started);
     let mut loaded = loaded;
     for signal in signals.forever() {
         if signal != SIGHUP {
             break;
         }
-        reload(&mut loaded, &node, &log);
+        reload(&mut loaded, &node, log);
     }
     stop(&node, threads, loaded.config.server.shutdown_grace.0);
     Ok(())
@@ -97,6 +105,7 @@ fn start_shards(
             if let Err(error) = &outcome {
                 // The other loops cannot serve this one's connections.
                 tracing::error!(%error, "an event loop failed; the process ends");
+                log::flush();
                 std::process::exit(1);
             }
             outcome

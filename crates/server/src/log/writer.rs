@@ -1,0 +1,154 @@
+//! Where log lines go: to one thread that writes them, so that nobody else waits for a reader that does not keep up.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait to be written, about 1 MiB of them. What comes while as many wait is dropped and counted.
+pub(crate) const LINES_MAX: usize = 4096;
+
+/// How often a flush that finds the queue full looks again.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+
+/// Hands lines to the thread that writes them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    entries: SyncSender<Entry>,
+    dropped: Arc<AtomicU64>,
+}
+
+enum Entry {
+    Line(Vec<u8>),
+    /// Answered when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+impl Writer {
+    /// Starts the thread that writes to `out`. It ends with the last clone of the writer.
+    ///
+    /// # Errors
+    /// What the operating system reports when it starts no thread.
+    pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counter = dropped.clone();
+        std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_all(receiver, out, &counter))?;
+        Ok(Self { entries: sender, dropped })
+    }
+
+    /// Lines dropped so far, because too many waited or the operating system did not take them.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Waits until what was logged before is written, `patience` at most. Returns whether it is.
+    pub(crate) fn flush(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let (sender, done) = sync_channel(1);
+        while let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Flush(sender.clone())) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(FULL_WAIT);
+        }
+        done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+    }
+}
+
+fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64) {
+    for entry in entries {
+        match entry {
+            Entry::Line(line) => {
+                if out.write_all(&line).is_err() {
+                    dropped.fetch_add(1, Relaxed);
+                }
+            }
+            Entry::Flush(done) => {
+                // It fails as a write would, which is counted, and then there is nobody to tell.
+                let _ = out.flush();
+                let _ = done.try_send(());
+            }
+        }
+    }
+}
+
+/// Takes one line at a time, as the formatter gives them. Never waits and never fails.
+impl Write for Writer {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.entries.try_send(Entry::Line(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Writer {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    /// Keeps what it is given, and waits for a permission before each write.
+    struct Gated {
+        kept: Arc<Mutex<Vec<u8>>>,
+        permissions: Receiver<()>,
+    }
+
+    impl Write for Gated {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.permissions.recv().map_err(io::Error::other)?;
+            self.kept.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stuck_reader_costs_lines_and_nobody_waits() {
+        let (permit, permissions) = channel();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let mut writer = Writer::start(Gated { kept: kept.clone(), permissions }).unwrap();
+        // One line may be in the hands of the thread.
+        let count = LINES_MAX + 1 + 10;
+        for number in 0..count {
+            writer.write_all(format!("{number}\n").as_bytes()).unwrap();
+        }
+        let dropped = writer.dropped() as usize;
+        assert!((10..=11).contains(&dropped), "{dropped}");
+        assert!(!Writer::flush(&writer, Duration::ZERO));
+        (0..count).for_each(|_| permit.send(()).unwrap());
+        assert!(Writer::flush(&writer, Duration::from_secs(60)));
+        let text = String::from_utf8(std::mem::take(&mut *kept.lock().unwrap())).unwrap();
+        let numbers: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), count - dropped);
+        assert!(numbers.is_sorted() && numbers[..LINES_MAX].iter().copied().eq(0..LINES_MAX));
+        // A closed pipe is counted too.
+        drop(permit);
+        (0..dropped).for_each(|_| writer.write_all(b"x\n").unwrap());
+        assert!(Writer::flush(&writer, Duration::from_secs(60)));
+        assert_eq!(writer.dropped() as usize, dropped);
+        writer.write_all(b"lost\n").unwrap();
+        assert!(Writer::flush(&writer, Duration::from_secs(60)));
+        assert_eq!(writer.dropped() as usize, dropped + 1);
+    }
+}
