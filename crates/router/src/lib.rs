@@ -105,6 +105,7 @@
 
 pub mod algebra;
 mod arena;
+pub mod exchange;
 pub mod feed;
 mod hash;
 mod heap;
@@ -112,6 +113,7 @@ pub mod index;
 mod interner;
 mod labels;
 mod lock;
+pub mod matches;
 mod node;
 pub mod owners;
 pub mod pattern;
@@ -119,13 +121,16 @@ pub mod prefix;
 mod regions;
 mod shards;
 pub mod store;
+pub mod summary;
 mod sync;
 mod table;
 mod targets;
 mod tree;
 mod words;
 
+pub use exchange::{Destination, ExchangeId, Exchanges};
 pub use index::{Entry, FilterId, Index, TargetId};
+pub use matches::Matches;
 pub use pattern::{PatternError, PatternTree, RoutingPattern};
 pub use prefix::PrefixIndex;
 pub use regions::Regions;

@@ -1,0 +1,454 @@
+//! Exchanges: every type of RabbitMQ's, bound to each other and to targets.
+
+mod arguments;
+mod binding;
+mod error;
+mod generations;
+mod message;
+mod placing;
+mod pool;
+mod registry;
+mod routing;
+mod rows;
+mod set;
+mod spine;
+mod topic;
+mod value;
+
+pub use binding::{
+    Binding, Bound, Destination, ExchangeId, ExchangeKind, HashOn, KEY_BYTES_MAX, Limits, Removed, Unbound,
+};
+pub use error::ExchangeError;
+pub use generations::KeyRegions;
+pub use message::{Attributes, Field, Headers, Message, Property};
+pub use pool::RING_SLOTS;
+pub use routing::{Routed, Scratch};
+pub use value::HeaderValue;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::{Matches, TargetId};
+use generations::{Generations, Region};
+use registry::{Identity, NONE, Record, Registry};
+use routing::{EXCHANGE, Exchange, Graph, NO_EXCHANGE, State, TWIN};
+
+/// Exchanges that can be numbered.
+const EXCHANGES_MAX: usize = 1 << 20;
+
+/// Bindings that can be numbered.
+const BINDINGS_MAX: usize = 1 << 26;
+
+/// Bindings that are removed together before others who wait to change something get a turn.
+const REMOVAL_BATCH: usize = 256;
+
+/// The block of arguments where there are none.
+const NO_ARGUMENTS: &[u8] = &[0];
+
+/// The exchanges of all vhosts, and their bindings.
+pub struct Exchanges {
+    graph: Graph,
+    generations: Generations,
+    registry: Mutex<Registry>,
+    limits: Limits,
+    no_key: Arc<[u8]>,
+    no_arguments: Arc<[u8]>,
+}
+
+impl Exchanges {
+    /// No exchanges, and the default limits. About 130 KiB, most of it change counters.
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    /// No exchanges, and these limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self {
+            graph: Graph::new(),
+            generations: Generations::new(),
+            registry: Mutex::new(Registry::new()),
+            limits,
+            no_key: Arc::new([]),
+            no_arguments: NO_ARGUMENTS.into(),
+        }
+    }
+
+    /// Makes an exchange. O(1); every time their number doubles, time proportional to it (20 ns each).
+    ///
+    /// # Errors
+    /// [`ExchangeError::TooManyExchanges`].
+    pub fn declare(&self, kind: ExchangeKind) -> Result<ExchangeId, ExchangeError> {
+        let mut registry = self.registry.lock();
+        let limit = self.limits.exchanges_max.min(EXCHANGES_MAX);
+        if registry.node_count() >= limit {
+            return Err(ExchangeError::TooManyExchanges { limit });
+        }
+        let exchange = Exchange::new(&kind);
+        let id = registry.add_node(kind);
+        let slot = self.graph.slots.get_or_make(id as usize);
+        slot.exchange.store(Some(Arc::new(exchange)));
+        slot.version.fetch_add(1, Ordering::AcqRel);
+        Ok(ExchangeId(id))
+    }
+
+    /// Removes an exchange with all bindings from it and to it; where it was an alternate, there is none any more. Returns
+    /// none if there is no such exchange.
+    ///
+    /// Messages stop going through it at once. Cost: proportional to its bindings, and changes by others come in between.
+    pub fn remove(&self, exchange: ExchangeId) -> Option<Removed> {
+        let id = exchange.0;
+        let mut registry = self.registry.lock();
+        registry.node(id)?;
+        registry.node_mut(id).is_going = true;
+        self.graph.slots.get(id as usize)?.exchange.store(None);
+        self.note(&mut registry, id, Region::All);
+        self.forget_alternates(&mut registry, id);
+        let mut removed = Removed::default();
+        loop {
+            for _ in 0..REMOVAL_BATCH {
+                let node = registry.node_mut(id);
+                let next = if node.first_from == NONE { node.first_to } else { node.first_from };
+                if next == NONE {
+                    registry.remove_node(id);
+                    return Some(removed);
+                }
+                self.remove_binding(&mut registry, next, &mut removed);
+            }
+            drop(registry);
+            registry = self.registry.lock();
+        }
+    }
+
+    /// Sets or clears where an exchange sends messages for which its own bindings give no destination at all
+    /// (RabbitMQ's `alternate-exchange`). O(1), and what [`generation`](Self::generation) costs.
+    ///
+    /// # Errors
+    /// [`ExchangeError::UnknownExchange`] for either.
+    pub fn set_alternate(
+        &self,
+        exchange: ExchangeId,
+        alternate: Option<ExchangeId>,
+    ) -> Result<(), ExchangeError> {
+        let mut registry = self.registry.lock();
+        for id in [Some(exchange), alternate].into_iter().flatten() {
+            registry.node(id.0).ok_or(ExchangeError::UnknownExchange(id))?;
+        }
+        self.change_alternate(&mut registry, exchange.0, alternate.map_or(NO_EXCHANGE, |id| id.0));
+        Ok(())
+    }
+
+    /// Makes a binding. If the same is there, its options, its seed and whether it is local are replaced.
+    ///
+    /// Messages routed after this returns see it. Cost by the source's kind, besides one hash of the binding and the notes
+    /// to the exchanges that lead to the source:
+    ///
+    /// | kind | cost |
+    /// |---|---|
+    /// | direct | one segment of about eight keys; O(log n) in the key's own destinations |
+    /// | fanout | O(log n): at most 64 destinations and 32 pointers for each level are copied |
+    /// | topic | a step per word |
+    /// | headers | `all`: a look-up for each condition, then as direct; `any`: as direct, for each condition |
+    /// | hashes, random | O(n); a consistent hash looks at each of its [`RING_SLOTS`] slots (about 0.2 ms) |
+    ///
+    /// # Errors
+    /// Every variant of [`ExchangeError`] but [`TooManyExchanges`](ExchangeError::TooManyExchanges).
+    pub fn bind(&self, binding: &Binding<'_>) -> Result<Bound, ExchangeError> {
+        let to = number_of(binding.destination)?;
+        if binding.key.len() > KEY_BYTES_MAX {
+            return Err(ExchangeError::KeyTooLong { len: binding.key.len(), limit: KEY_BYTES_MAX });
+        }
+        let arguments = self.encode(binding)?;
+        let mut registry = self.registry.lock();
+        let source = binding.source.0;
+        let node = registry.node(source).ok_or(ExchangeError::UnknownExchange(binding.source))?;
+        if let Destination::Exchange(exchange) = binding.destination {
+            registry.node(exchange.0).ok_or(ExchangeError::UnknownExchange(exchange))?;
+        }
+        let weight = check(&node.kind, binding)?;
+        let identity = Identity { source, to, key: binding.key, arguments: &arguments };
+        let (found, hash) = registry.find(identity);
+        if let Some(id) = found {
+            return Ok(self.rebind(&mut registry, id, binding, weight));
+        }
+        self.check_limits(&registry, binding.source)?;
+        let key = if binding.key.is_empty() { self.no_key.clone() } else { binding.key.into() };
+        let id = registry.add((source, to), key, arguments, hash);
+        let record = registry.record_mut(id);
+        (record.options, record.is_local, record.seed) = (binding.options, binding.is_local, binding.seed);
+        self.graph.place_binding(&mut registry, id, weight);
+        self.note_binding(&mut registry, id);
+        Ok(Bound { previous: None })
+    }
+
+    /// Removes the binding with this source, destination, key and arguments; none if there is none. Cost as of
+    /// [`bind`](Self::bind).
+    pub fn unbind(&self, binding: &Binding<'_>) -> Option<Unbound> {
+        let to = number_of(binding.destination).ok()?;
+        let arguments = self.encode(binding).ok()?;
+        let mut registry = self.registry.lock();
+        let source = binding.source.0;
+        registry.node(source)?;
+        let identity = Identity { source, to, key: binding.key, arguments: &arguments };
+        let id = registry.find(identity).0?;
+        let record = self.remove_binding(&mut registry, id, &mut Removed::default());
+        let source_binding_count = registry.node_mut(source).binding_count;
+        Some(Unbound { options: record.options, source_binding_count })
+    }
+
+    /// Removes all bindings to a target, as when a queue is deleted.
+    ///
+    /// Cost: proportional to its bindings. Changes by others come in between, so a target that is bound again meanwhile may
+    /// keep that binding or lose it.
+    pub fn remove_target(&self, target: TargetId) -> Removed {
+        let mut removed = Removed::default();
+        if number_of(Destination::Target(target)).is_err() {
+            return removed;
+        }
+        loop {
+            let mut registry = self.registry.lock();
+            for _ in 0..REMOVAL_BATCH {
+                let Some(id) = registry.first_to_target(target.0) else { return removed };
+                self.remove_binding(&mut registry, id, &mut removed);
+            }
+        }
+    }
+
+    /// Adds to `out` the targets a message reaches from an exchange, with the options of each binding on their way that
+    /// led to the target itself. Call [`Matches::group`] then.
+    ///
+    /// Each exchange is visited once, whatever the cycles; where one has no destination by its own bindings, its
+    /// alternate is visited. A destination that is an exchange visited before counts as a destination (as in RabbitMQ).
+    ///
+    /// Takes no lock but that of a topic exchange, shared; allocates nothing but room in `out` and `scratch`. Changes by
+    /// others meanwhile are seen or not, each as a whole; a binding that is there throughout is always seen.
+    ///
+    /// | kind | cost besides the destinations found |
+    /// |---|---|
+    /// | any | 10 to 20 ns |
+    /// | direct | a hash of each key, and a look at a segment of about eight keys |
+    /// | fanout | none |
+    /// | topic | as of [`PatternTree::matches`](crate::PatternTree::matches) |
+    /// | headers | two look-ups for each header, and each candidate: a binding registered under a condition that is met |
+    /// | consistent and modulus hash | a hash of the key, header or property |
+    /// | random | none |
+    ///
+    /// # Errors
+    /// [`ExchangeError::UnknownExchange`].
+    pub fn route(
+        &self,
+        exchange: ExchangeId,
+        message: &Message<'_>,
+        scratch: &mut Scratch,
+        out: &mut Matches,
+    ) -> Result<Routed, ExchangeError> {
+        let routed = self.graph.route(exchange, message, scratch, out.entries_mut());
+        routed.ok_or(ExchangeError::UnknownExchange(exchange))
+    }
+
+    /// The regions that the result for an exchange and a routing key depends on. Cost: three hashes.
+    pub fn regions(&self, exchange: ExchangeId, key: &[u8]) -> KeyRegions {
+        self.generations.regions(exchange, key)
+    }
+
+    /// A number that changes whenever a [cacheable](Routed::is_cacheable) result with these regions may have changed: by
+    /// a change of the exchange or of any that messages go on to from there. Read it before the routing whose result
+    /// it is to guard.
+    ///
+    /// Cost: four atomic loads. A change costs a step for each exchange that leads to where it happens, and is seen
+    /// here at the latest when the call that made it returns.
+    pub fn generation(&self, regions: &KeyRegions) -> u64 {
+        let slot = self.graph.slots.get(regions.exchange.0 as usize);
+        let version = slot.map_or(0, |slot| slot.version.load(Ordering::Acquire));
+        version + self.generations.sum(regions)
+    }
+
+    /// Exchanges held.
+    pub fn exchange_count(&self) -> usize {
+        self.registry.lock().node_count()
+    }
+
+    /// Bindings held.
+    pub fn binding_count(&self) -> usize {
+        self.registry.lock().record_count()
+    }
+
+    /// Bindings from an exchange; none if there is no such exchange.
+    pub fn binding_count_of(&self, exchange: ExchangeId) -> Option<usize> {
+        self.registry.lock().node(exchange.0).map(|node| node.binding_count)
+    }
+
+    /// Bytes held, with unused capacity and without the allocator's own. Visits every binding: for metrics.
+    pub fn memory_bytes(&self) -> usize {
+        let registry = self.registry.lock();
+        let exchanges =
+            (0..).map_while(|id| self.graph.slots.get(id)).filter_map(|slot| slot.exchange.load_full());
+        let of_exchange = |exchange: Arc<Exchange>| {
+            let state = match &exchange.state {
+                State::Direct => 0,
+                State::Fanout(set) | State::Headers(set) => set.load().memory_bytes(),
+                State::Topic(patterns) => patterns.memory_bytes(),
+                State::Picking(pool, _) => pool.load().memory_bytes(),
+            };
+            size_of::<Exchange>() + state
+        };
+        size_of::<Self>()
+            + exchanges.map(of_exchange).sum::<usize>()
+            + self.graph.slots.memory_bytes()
+            + self.graph.keys.memory_bytes()
+            + self.graph.pairs.memory_bytes()
+            + self.generations.memory_bytes()
+            + registry.memory_bytes()
+            + registry.text_bytes()
+    }
+
+    fn encode(&self, binding: &Binding<'_>) -> Result<Arc<[u8]>, ExchangeError> {
+        if binding.arguments.is_empty() {
+            return Ok(self.no_arguments.clone());
+        }
+        arguments::encode(binding.arguments, &self.graph.hasher, self.limits.arguments_bytes_max)
+            .map(Arc::from)
+    }
+
+    fn check_limits(&self, registry: &Registry, source: ExchangeId) -> Result<(), ExchangeError> {
+        let limit = self.limits.bindings_max.min(BINDINGS_MAX);
+        if registry.record_count() >= limit {
+            return Err(ExchangeError::TooManyBindings { limit });
+        }
+        let node = registry.node(source.0).ok_or(ExchangeError::UnknownExchange(source))?;
+        let limit = match node.kind {
+            ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::Headers => {
+                self.limits.bindings_per_exchange_max
+            }
+            _ => self.limits.members_max.min(RING_SLOTS),
+        };
+        if node.binding_count >= limit {
+            return Err(ExchangeError::TooManyBindingsOfExchange { exchange: source, limit });
+        }
+        Ok(())
+    }
+
+    fn rebind(&self, registry: &mut Registry, id: u32, binding: &Binding<'_>, weight: u32) -> Bound {
+        let record = registry.record_mut(id);
+        let now = (binding.options, binding.is_local, binding.seed);
+        let previous = (record.options, record.is_local, record.seed);
+        if previous != now {
+            (record.options, record.is_local, record.seed) = now;
+            self.graph.replace_binding(registry, id, weight);
+            self.note_binding(registry, id);
+        }
+        Bound { previous: Some(previous.0) }
+    }
+
+    /// Removes a binding from readers and registry, and notes it.
+    fn remove_binding(&self, registry: &mut Registry, id: u32, removed: &mut Removed) -> Record {
+        let source = registry.record(id).source;
+        let is_source_going = registry.node(source).is_none();
+        if is_source_going {
+            // Readers lost the source as a whole, and those that lead to it were told.
+            let kind = registry.node_mut(source).kind.clone();
+            self.graph.forget_rows(&kind, registry.record(id));
+        } else {
+            self.graph.displace_binding(registry, id);
+            self.note_binding(registry, id);
+        }
+        let record = registry.remove(id);
+        removed.binding_count += 1;
+        if !is_source_going && registry.node_mut(source).binding_count == 0 {
+            removed.emptied.push(ExchangeId(source));
+        }
+        record
+    }
+
+    /// Takes an exchange that goes from where it is the alternate, and its own alternate from it.
+    fn forget_alternates(&self, registry: &mut Registry, id: u32) {
+        let parents: Vec<u32> = registry.node_mut(id).parents.keys().copied().collect();
+        for parent in parents {
+            if registry.node_mut(parent).alternate == id {
+                self.change_alternate(registry, parent, NO_EXCHANGE);
+            }
+        }
+        self.change_alternate(registry, id, NO_EXCHANGE);
+    }
+
+    fn change_alternate(&self, registry: &mut Registry, id: u32, alternate: u32) {
+        let previous = std::mem::replace(&mut registry.node_mut(id).alternate, alternate);
+        if previous == alternate {
+            return;
+        }
+        let slot = self.graph.slots.get(id as usize).map(|slot| slot.exchange.load());
+        if let Some(Some(exchange)) = slot.as_deref() {
+            exchange.alternate.store(alternate, Ordering::Release);
+        }
+        if alternate != NO_EXCHANGE {
+            registry.add_edge(id, alternate);
+        }
+        if previous != NO_EXCHANGE {
+            registry.remove_edge(id, previous);
+        }
+        self.note(registry, id, Region::All);
+    }
+
+    /// Notes that a binding has changed.
+    fn note_binding(&self, registry: &mut Registry, id: u32) {
+        let record = registry.record(id);
+        let (source, key) = (record.source, record.key.clone());
+        let region = Region::of_binding(&registry.node_mut(source).kind, &key);
+        self.note(registry, source, region);
+    }
+
+    /// Notes a change for an exchange and all that lead to it. Readers must be able to see the change already.
+    fn note(&self, registry: &mut Registry, id: u32, region: Region<'_>) {
+        registry.meet_ancestors(id);
+        for &at in &registry.met {
+            match region {
+                Region::All => {
+                    let slot = self.graph.slots.get_or_make(at as usize);
+                    slot.version.fetch_add(1, Ordering::AcqRel);
+                }
+                narrower => self.generations.bump(ExchangeId(at), narrower),
+            }
+        }
+    }
+}
+
+impl Default for Exchanges {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A destination's number with the mark of its kind.
+fn number_of(destination: Destination) -> Result<u32, ExchangeError> {
+    match destination {
+        Destination::Target(target) if target.0 >= TWIN => {
+            Err(ExchangeError::TargetNumber { target, limit: TWIN - 1 })
+        }
+        Destination::Target(target) => Ok(target.0),
+        Destination::Exchange(exchange) if exchange.0 as usize >= EXCHANGES_MAX => {
+            Err(ExchangeError::UnknownExchange(exchange))
+        }
+        Destination::Exchange(exchange) => Ok(exchange.0 | EXCHANGE),
+    }
+}
+
+/// Checks what a kind of exchange asks of its bindings; returns the weight, 1 where there is none.
+fn check(kind: &ExchangeKind, binding: &Binding<'_>) -> Result<u32, ExchangeError> {
+    let key = || String::from_utf8_lossy(binding.key).into_owned();
+    match kind {
+        ExchangeKind::Topic => topic::check(binding.key)?,
+        ExchangeKind::Headers => arguments::check_match(binding.arguments)?,
+        ExchangeKind::ConsistentHash(_) => {
+            let number = std::str::from_utf8(binding.key).ok().and_then(|text| text.parse().ok());
+            return number
+                .filter(|&weight| weight > 0)
+                .ok_or_else(|| ExchangeError::NotAWeight { key: key() });
+        }
+        ExchangeKind::LocalRandom if !binding.key.is_empty() => {
+            return Err(ExchangeError::KeyNotEmpty { key: key() });
+        }
+        _ => {}
+    }
+    Ok(1)
+}

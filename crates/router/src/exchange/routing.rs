@@ -1,0 +1,360 @@
+//! The reading side: what an exchange is while it routes, and the walk from exchange to exchange.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use foldhash::fast::RandomState;
+
+use super::arguments::{self, HeaderTexts, Mode};
+use super::message::Message;
+use super::pool::{Pick, Pool, next_random, stable_hash};
+use super::rows::{Place, RowTable};
+use super::set::Set;
+use super::spine::Spine;
+use super::topic::Patterns;
+use super::{ExchangeId, ExchangeKind, HashOn};
+use crate::hash::Seeds;
+use crate::{Entry, TargetId};
+
+/// The bit of a destination's number that marks an exchange.
+pub(super) const EXCHANGE: u32 = 1 << 31;
+
+/// The bit that marks a twin in the tree of a topic exchange.
+pub(super) const TWIN: u32 = 1 << 30;
+
+/// No exchange.
+pub(super) const NO_EXCHANGE: u32 = u32::MAX;
+
+/// Where a binding leads, as the routing structures hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dest {
+    /// A target, or an exchange with [`EXCHANGE`].
+    pub(super) to: u32,
+    pub(super) options: u32,
+    /// The binding's record.
+    pub(super) binding: u32,
+}
+
+/// A headers binding, under one of its conditions.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    pub(super) dest: Dest,
+    /// Which of the binding's conditions this is, in their order.
+    pub(super) condition: u32,
+    /// The block of its arguments.
+    pub(super) arguments: Arc<[u8]>,
+}
+
+impl Candidate {
+    /// Whether a message matches that satisfies the condition this is registered under.
+    #[inline]
+    fn matches(&self, headers: &HeaderTexts) -> bool {
+        arguments::mode_of(&self.arguments) == Mode::Any
+            || (arguments::conditions(&self.arguments).enumerate())
+                .all(|(at, condition)| at == self.condition as usize || headers.satisfy(condition))
+    }
+}
+
+/// An exchange: what routing needs that is not in the tables of keys and of header pairs.
+pub(super) struct Exchange {
+    pub(super) state: State,
+    /// Where messages go that find no destination, or [`NO_EXCHANGE`].
+    pub(super) alternate: AtomicU32,
+}
+
+/// The bindings of an exchange, by its kind.
+pub(super) enum State {
+    /// In the table of keys.
+    Direct,
+    Fanout(ArcSwap<Set<Dest>>),
+    Topic(Box<Patterns>),
+    /// Those with conditions are in the table of pairs; here are those that match every message.
+    Headers(ArcSwap<Set<Dest>>),
+    Picking(ArcSwap<Pool>, HashOn),
+}
+
+impl Exchange {
+    pub(super) fn new(kind: &ExchangeKind) -> Self {
+        let pool = |pick| ArcSwap::from_pointee(Pool::new(pick));
+        let state = match kind {
+            ExchangeKind::Direct => State::Direct,
+            ExchangeKind::Fanout => State::Fanout(ArcSwap::default()),
+            ExchangeKind::Topic => State::Topic(Box::new(Patterns::new())),
+            ExchangeKind::Headers => State::Headers(ArcSwap::default()),
+            ExchangeKind::ConsistentHash(on) => State::Picking(pool(Pick::Consistent), on.clone()),
+            ExchangeKind::ModulusHash => State::Picking(pool(Pick::Modulus), HashOn::Key),
+            ExchangeKind::Random => State::Picking(pool(Pick::Random), HashOn::Key),
+            ExchangeKind::LocalRandom => State::Picking(pool(Pick::LocalRandom), HashOn::Key),
+        };
+        Self { state, alternate: AtomicU32::new(NO_EXCHANGE) }
+    }
+}
+
+/// The place of an exchange.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) exchange: ArcSwapOption<Exchange>,
+    /// Counts changes that concern every key, of this exchange and of those it leads to. Never starts anew, since an
+    /// exchange's number is used again.
+    pub(super) version: AtomicU64,
+}
+
+/// What readers see.
+pub(super) struct Graph {
+    pub(super) slots: Spine<Slot>,
+    /// Direct bindings by (exchange, key).
+    pub(super) keys: RowTable<Dest>,
+    /// Headers bindings by (exchange, condition).
+    pub(super) pairs: RowTable<Candidate>,
+    pub(super) hasher: RandomState,
+    seeds: Seeds,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// Whether any message with this exchange and routing key gets the same result until the
+    /// [generation](super::Exchanges::generation) changes. It does not if headers, properties or chance had a say, or
+    /// if the message has more keys than one.
+    pub is_cacheable: bool,
+    /// Exchanges that the message went through.
+    pub exchange_count: usize,
+}
+
+/// What routing works with: made once per thread and used again, so that routing allocates nothing.
+pub struct Scratch {
+    work: Work,
+    headers: HeaderTexts,
+    bytes: Vec<u8>,
+    random: u64,
+}
+
+impl Scratch {
+    /// Room, and a random seed for exchanges that pick by chance.
+    pub fn new() -> Self {
+        Self::with_seed(RandomState::default().hash_one(0))
+    }
+
+    /// Room, and a seed for exchanges that pick by chance: with the same seed they make the same choices.
+    pub fn with_seed(seed: u64) -> Self {
+        Self { work: Work::default(), headers: HeaderTexts::default(), bytes: Vec::new(), random: seed }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Exchanges to visit, each once.
+#[derive(Default)]
+pub(super) struct Work {
+    /// Visited, and from `next` on to be visited.
+    queue: Vec<u32>,
+    next: usize,
+    /// A bit for each exchange in `queue`.
+    seen: Vec<u64>,
+}
+
+impl Work {
+    #[inline]
+    pub(super) fn push(&mut self, exchange: u32) {
+        let (word, bit) = (exchange as usize / 64, 1 << (exchange % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        if self.seen[word] & bit == 0 {
+            self.seen[word] |= bit;
+            self.queue.push(exchange);
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        let exchange = *self.queue.get(self.next)?;
+        self.next += 1;
+        Some(exchange)
+    }
+
+    fn clear(&mut self) {
+        for exchange in self.queue.drain(..) {
+            self.seen[exchange as usize / 64] = 0;
+        }
+        self.next = 0;
+    }
+}
+
+/// Where destinations go.
+pub(super) struct Sink<'a> {
+    pub(super) out: &'a mut Vec<Entry>,
+    pub(super) work: &'a mut Work,
+    /// Whether the exchange had any destination.
+    pub(super) found: bool,
+}
+
+impl Sink<'_> {
+    #[inline]
+    pub(super) fn deliver(&mut self, dest: Dest) {
+        self.found = true;
+        if dest.to & EXCHANGE == 0 {
+            self.out.push(Entry { target: TargetId(dest.to), options: dest.options });
+        } else {
+            self.work.push(dest.to & !EXCHANGE);
+        }
+    }
+
+    #[inline]
+    fn deliver_all(&mut self, set: &Set<Dest>) {
+        set.visit(&mut |run: &[Dest]| run.iter().for_each(|&dest| self.deliver(dest)));
+    }
+}
+
+impl Graph {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Spine::new(),
+            keys: RowTable::new(),
+            pairs: RowTable::new(),
+            hasher: RandomState::default(),
+            seeds: Seeds::new(),
+        }
+    }
+
+    /// Walks from an exchange to all destinations. None if there is no such exchange.
+    pub(super) fn route(
+        &self,
+        from: ExchangeId,
+        message: &Message<'_>,
+        scratch: &mut Scratch,
+        out: &mut Vec<Entry>,
+    ) -> Option<Routed> {
+        // A number that was never an exchange's must not make room for all below it.
+        self.slots.get(from.0 as usize)?;
+        let mut walk = Walk {
+            graph: self,
+            message,
+            headers: &mut scratch.headers,
+            has_headers: false,
+            bytes: &mut scratch.bytes,
+            random: &mut scratch.random,
+            is_cacheable: message.more_keys.is_empty(),
+        };
+        let mut sink = Sink { out, work: &mut scratch.work, found: false };
+        let mut is_known = false;
+        sink.work.clear();
+        sink.work.push(from.0);
+        while let Some(at) = sink.work.pop() {
+            let Some(slot) = self.slots.get(at as usize) else { continue };
+            let exchange = slot.exchange.load();
+            let Some(exchange) = &*exchange else { continue };
+            is_known |= at == from.0;
+            sink.found = false;
+            walk.visit(at, &exchange.state, &mut sink);
+            let alternate = exchange.alternate.load(Ordering::Acquire);
+            if !sink.found && alternate != NO_EXCHANGE {
+                sink.work.push(alternate);
+            }
+        }
+        is_known.then_some(Routed { is_cacheable: walk.is_cacheable, exchange_count: sink.work.queue.len() })
+    }
+
+    /// The place of a direct key.
+    #[inline]
+    pub(super) fn place_of_key<'a>(&self, exchange: u32, key: &'a [u8]) -> Place<'a> {
+        self.place(exchange, key, self.hasher.hash_one(key))
+    }
+
+    /// The place of a key or condition with this hash.
+    #[inline]
+    pub(super) fn place<'a>(&self, exchange: u32, key: &'a [u8], hash: u64) -> Place<'a> {
+        Place { hash: self.seeds.mix(hash, u64::from(exchange)), exchange, key }
+    }
+
+    /// The place of a condition.
+    pub(super) fn place_of_condition<'a>(&self, exchange: u32, text: &'a [u8]) -> Place<'a> {
+        self.place(exchange, text, self.hasher.hash_one(text))
+    }
+}
+
+/// One message on its way through the exchanges.
+struct Walk<'a> {
+    graph: &'a Graph,
+    message: &'a Message<'a>,
+    headers: &'a mut HeaderTexts,
+    /// Whether `headers` are this message's.
+    has_headers: bool,
+    bytes: &'a mut Vec<u8>,
+    random: &'a mut u64,
+    is_cacheable: bool,
+}
+
+impl Walk<'_> {
+    /// Delivers to what one exchange's own bindings say.
+    #[inline]
+    fn visit(&mut self, at: u32, state: &State, sink: &mut Sink<'_>) {
+        match state {
+            State::Direct => {
+                for key in self.message.keys() {
+                    let place = self.graph.place_of_key(at, key);
+                    self.graph.keys.find(place, |set| sink.deliver_all(set));
+                }
+            }
+            State::Fanout(set) => sink.deliver_all(&set.load()),
+            State::Topic(patterns) => self.message.keys().for_each(|key| patterns.route(key, sink)),
+            State::Headers(always) => {
+                self.is_cacheable = false;
+                sink.deliver_all(&always.load());
+                self.visit_pairs(at, sink);
+            }
+            State::Picking(pool, on) => {
+                if let Some(dest) = self.pick(&pool.load(), on) {
+                    sink.deliver(dest);
+                }
+            }
+        }
+    }
+
+    /// Delivers to headers bindings with conditions: looks up what each header could satisfy.
+    fn visit_pairs(&mut self, at: u32, sink: &mut Sink<'_>) {
+        if !std::mem::replace(&mut self.has_headers, true) {
+            self.headers.load(self.message.attributes, &self.graph.hasher);
+        }
+        for header in self.headers.iter() {
+            for (text, hash) in [header.pair, header.name] {
+                self.graph.pairs.find(self.graph.place(at, text, hash), |candidates| {
+                    candidates.visit(&mut |run: &[Candidate]| {
+                        let matching = run.iter().filter(|candidate| candidate.matches(self.headers));
+                        matching.for_each(|candidate| sink.deliver(candidate.dest));
+                    });
+                });
+            }
+        }
+    }
+
+    fn pick(&mut self, pool: &Pool, on: &HashOn) -> Option<Dest> {
+        if !pool.has_choice() {
+            return pool.pick(0);
+        }
+        if pool.is_random() {
+            self.is_cacheable = false;
+            return pool.pick(next_random(self.random));
+        }
+        let attributes = self.message.attributes;
+        self.bytes.clear();
+        match on {
+            HashOn::Key => return pool.pick(stable_hash(self.message.key)),
+            HashOn::Header(wanted) => attributes.visit_headers(&mut |name, value| {
+                if *name == **wanted {
+                    self.bytes.clear();
+                    value.append_canonical(self.bytes);
+                }
+            }),
+            HashOn::Property(property) => attributes.property(*property).append_canonical(self.bytes),
+        }
+        self.is_cacheable = false;
+        pool.pick(stable_hash(self.bytes))
+    }
+}
