@@ -57,6 +57,49 @@ def test_shutdown_drains_what_was_published() -> None:
     assert wait_for_end(broker) == 0
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_shutdown_drains_the_queues_of_slow_clients(qos: int) -> None:
+    """What waits behind a full socket or window is sent as long as the client takes it, and only then DISCONNECT."""
+    broker = start(settings=["server.shutdown_grace=60s", "queue.outbox_bytes_max=64 KiB"])
+    count, size = 3000, 2000
+    slow = broker.connection(receive_buffer=4096)
+    slow.connect("slow", properties={"receive_maximum": 5})
+    slow.subscribe("t", qos=qos)
+    with broker.client("pub") as pub:
+        for number in range(count):
+            pub.send("PUBLISH", topic="t", payload=str(number).encode().ljust(size), qos=qos, **({"id": 1} if qos else {}))
+            if qos:
+                pub.expect("PUBACK")
+        pub.quiet()
+        assert broker.metrics()["meridian_queued_messages"] > count / 3
+        broker.signal(signal.SIGTERM)
+        # Nothing waits for this one.
+        pub.expect("DISCONNECT", reason=0x8B)
+    for number in range(count):
+        message = slow.expect("PUBLISH")
+        assert int(message.payload) == number
+        if qos:
+            slow.send("PUBACK", id=message.id)
+    slow.expect("DISCONNECT", reason=0x8B)
+    assert wait_for_end(broker) == 0
+
+
+def test_shutdown_tells_a_client_whose_queue_does_not_drain() -> None:
+    """It acknowledges nothing, so that its window stays full; its socket takes DISCONNECT before the grace time ends."""
+    broker = start(settings=["server.shutdown_grace=4s"])
+    silent = broker.client("silent", properties={"receive_maximum": 1})
+    silent.subscribe("t", qos=1)
+    with broker.client("pub") as pub:
+        for _ in range(2):
+            pub.send("PUBLISH", topic="t", qos=1, id=1)
+            pub.expect("PUBACK")
+        pub.send("DISCONNECT")
+    broker.signal(signal.SIGTERM)
+    silent.expect("PUBLISH")
+    silent.expect("DISCONNECT", reason=0x8B)
+    assert wait_for_end(broker) == 0
+
+
 def test_shutdown_does_not_wait_for_a_stuck_client() -> None:
     """One that never reads is given up after the grace time."""
     broker = start(settings=["server.shutdown_grace=1s"])

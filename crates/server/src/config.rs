@@ -51,7 +51,7 @@ table! {
     Server {
         /// Event loops; 0 means one for each core.
         threads: usize = 0, Restart;
-        /// How long a shutdown waits for outboxes to drain.
+        /// How long a shutdown waits for clients to take what waits for them.
         shutdown_grace: Duration = secs(5), Restart;
         /// Connections at once, over all listeners; 0 means as many as open files allow.
         connections_max: usize = 0, Restart;

@@ -14,7 +14,7 @@ mod tests;
 
 pub(crate) use acks::{Acknowledgement, Kind, Received};
 pub(crate) use delivery::take_pumped;
-pub(crate) use lifecycle::{Attach, Ended, Will};
+pub(crate) use lifecycle::{Attach, Draining, Ended, Will};
 pub(crate) use queue::Queue;
 pub(crate) use replay::Replay;
 
@@ -263,12 +263,6 @@ impl Session {
     pub(crate) fn awaits_timer(&self) -> bool {
         let state = self.state.lock();
         !state.has_ended && state.link.is_none()
-    }
-
-    /// Whether anything waits to be written to `link`.
-    pub(crate) fn has_output(&self, link: &Arc<Link>) -> bool {
-        let state = self.state.lock();
-        state.is_linked_to(link) && state.outbox.len() > 0
     }
 
     /// Messages that wait and bytes of them, for statistics.

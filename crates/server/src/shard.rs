@@ -58,7 +58,8 @@ pub(crate) struct Shard {
     accept_again: Vec<usize>,
     /// The last serial number given to a connection.
     serial: u64,
-    is_draining: bool,
+    /// Set when the process stops: when clients are told although messages wait for them.
+    time_to_leave: Option<Instant>,
 }
 
 /// What the handling of packets needs, apart from the connection itself.
@@ -109,7 +110,7 @@ impl Shard {
             again: Vec::new(),
             accept_again: Vec::new(),
             serial: 0,
-            is_draining: false,
+            time_to_leave: None,
         }
     }
 
@@ -157,7 +158,9 @@ impl Shard {
             }
             self.run_timers();
             self.end_turn();
-            if self.is_draining && !self.sweep_drained() {
+            if let Some(time_to_leave) = self.time_to_leave
+                && !self.sweep_drained(time_to_leave)
+            {
                 return Ok(());
             }
         }
@@ -173,7 +176,7 @@ impl Shard {
         let shared = if self.index == 0 { self.node.next_timer_millis(now) } else { None };
         // One more look a while after the last event, to free what an idle loop does not need.
         let idle = (now.since(last_busy) < Duration::from_millis(IDLE_MILLIS)).then_some(IDLE_MILLIS);
-        let drain = self.is_draining.then_some(DRAIN_MILLIS);
+        let drain = self.time_to_leave.map(|_| DRAIN_MILLIS);
         [own, shared, drain, idle].into_iter().flatten().min().map(Duration::from_millis)
     }
 
@@ -218,7 +221,8 @@ impl Shard {
         }
     }
 
-    /// Shutdown: no new connections; clients are told and closed once their outboxes are written.
+    /// Shutdown: no new connections; each client is sent what waits for it, as far as it takes that in time, and is then
+    /// told and closed.
     fn stop(&mut self) {
         for bound in &mut self.listeners {
             // Health checks go on being answered: not ready any more.
@@ -226,10 +230,13 @@ impl Shard {
                 bound.close(self.poll.registry());
             }
         }
-        self.is_draining = true;
+        let grace = self.turn.settings.config.server.shutdown_grace.0;
+        // The last quarter is for what outboxes hold by then, and for DISCONNECT.
+        let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX) / 4 * 3;
+        self.time_to_leave = Some(self.turn.context.now.plus_millis(millis));
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.drain(key);
+            self.begin_draining(key);
         }
     }
 }

@@ -33,6 +33,20 @@ pub(crate) struct Attach {
     pub(crate) limits: Arc<QueueLimits>,
 }
 
+/// How far a connection is when the process stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Draining {
+    /// The client does not know yet.
+    Untold {
+        /// Whether messages wait that the outbox or the client's window could not take.
+        has_queue: bool,
+    },
+    /// It has been told; that and what comes before it is being written.
+    Writing,
+    /// Nothing is left to be written.
+    Done,
+}
+
 /// What is left to do when a connection or a session is over; done without any lock held.
 #[derive(Default)]
 pub(crate) struct Ended {
@@ -119,6 +133,31 @@ impl Session {
             state.take_will();
         }
         true
+    }
+
+    /// The process stops: retained messages that are still owed are not sent any more, so that what was published goes
+    /// out instead. Returns whether the caller has to flush.
+    pub(crate) fn begin_draining(&self, link: &Arc<Link>) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_linked_to(link) {
+            return false;
+        }
+        state.queue.cancel_replays();
+        state.pump() && !std::mem::replace(&mut state.is_touched, true)
+    }
+
+    /// How far `link` is on its way to the end.
+    pub(crate) fn draining(&self, link: &Arc<Link>) -> Draining {
+        let state = self.state.lock();
+        if !state.is_linked_to(link) {
+            Draining::Done
+        } else if state.leaving == Leaving::No {
+            Draining::Untold { has_queue: state.queue.len() > 0 }
+        } else if state.outbox.len() > 0 {
+            Draining::Writing
+        } else {
+            Draining::Done
+        }
     }
 
     /// Sends `packets` as the last thing on `link`, and as much of it as the socket takes now. Returns whether the

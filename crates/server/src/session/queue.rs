@@ -151,6 +151,14 @@ impl Queue {
         }
     }
 
+    /// Ends all replays.
+    pub(super) fn cancel_replays(&mut self) {
+        if let Some(replays) = &mut self.replays {
+            replays.remove_all();
+            self.forget_empty_replays();
+        }
+    }
+
     fn forget_empty_replays(&mut self) {
         if self.replays.as_ref().is_some_and(|replays| replays.is_empty()) {
             self.replays = None;

@@ -123,6 +123,12 @@ impl Replays {
         }
     }
 
+    /// Removes all.
+    pub(super) fn remove_all(&mut self) {
+        self.by_number.clear();
+        self.numbers.clear();
+    }
+
     /// The first, with its place.
     pub(super) fn first(&mut self) -> Option<(u64, &mut Replay)> {
         self.by_number.first_entry().map(|entry| {

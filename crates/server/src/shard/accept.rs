@@ -93,7 +93,7 @@ impl Shard {
         connection.timer_due = deadline;
         entry.insert(Box::new(connection));
         self.wheel.add(deadline, (key, deadline));
-        if self.is_draining && kind == Kind::Mqtt {
+        if self.time_to_leave.is_some() && kind == Kind::Mqtt {
             self.close(key, super::End::Shutdown);
         }
     }

@@ -7,6 +7,7 @@ use crate::listener::Kind;
 use crate::mqtt::Client;
 use crate::node::TIMER_MILLIS_MAX;
 use crate::outbox::{Buffer, Framing};
+use crate::session::Draining;
 use meridian_broker::{Counter, Target, Waiter};
 use meridian_mqtt::ReasonCode;
 use meridian_types::Instant;
@@ -278,8 +279,18 @@ impl Shard {
         if silence_ends <= now { self.close(key, End::KeepAlive) } else { self.arm(key, silence_ends) }
     }
 
+    /// The process stops: a client is told once it has been sent what waits for it.
+    pub(super) fn begin_draining(&mut self, key: usize) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if let Stage::Client(client) = &connection.stage
+            && client.session.begin_draining(&connection.link)
+        {
+            self.turn.touch(&client.session);
+        }
+    }
+
     /// Tells a client that the process stops; the connection closes when its outbox is written.
-    pub(super) fn drain(&mut self, key: usize) {
+    fn tell_shutdown(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         if let Stage::Client(client) = &connection.stage
             && let Some((reason, text)) = End::Shutdown.farewell()
@@ -289,19 +300,26 @@ impl Shard {
         }
     }
 
-    /// Closes what has nothing to write any more. Returns whether any client is left.
-    pub(super) fn sweep_drained(&mut self) -> bool {
-        let is_drained = |connection: &Connection| match &connection.stage {
-            Stage::Client(client) => !client.session.has_output(&connection.link),
-            Stage::Greeting => true,
-            Stage::Http(_) => false,
-        };
-        let drained: Vec<usize> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| is_drained(connection))
-            .map(|(key, _)| key)
-            .collect();
+    /// Tells the clients that nothing waits for any more, or all when it is `time_to_leave`; closes what has nothing to
+    /// write. Returns whether any client is left.
+    pub(super) fn sweep_drained(&mut self, time_to_leave: Instant) -> bool {
+        let is_late = self.turn.context.now >= time_to_leave;
+        let (mut leaving, mut drained) = (Vec::new(), Vec::new());
+        for (key, connection) in &self.connections {
+            match &connection.stage {
+                Stage::Client(client) => match client.session.draining(&connection.link) {
+                    Draining::Untold { has_queue: true } if !is_late => {}
+                    Draining::Untold { .. } => leaving.push(key),
+                    Draining::Writing => {}
+                    Draining::Done => drained.push(key),
+                },
+                Stage::Greeting => drained.push(key),
+                Stage::Http(_) => {}
+            }
+        }
+        for key in leaving {
+            self.tell_shutdown(key);
+        }
         for key in drained {
             self.close(key, End::Drained);
         }
