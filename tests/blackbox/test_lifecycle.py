@@ -202,6 +202,7 @@ def test_reload_of_a_wrong_file_changes_nothing(start_broker: StartBroker, tmp_p
     config.write_text("[mqtt]\nreceive_maximum = 20\ntopic_alias_maximun = 3\n")
     broker.signal(signal.SIGHUP)
     broker.wait_for_log(r"topic_alias_maximum", mark)
+    assert '"code":"E0102"' in broker.log[mark:]
     with broker.connection() as client:
         assert client.connect("after").properties["receive_maximum"] == 10
 

@@ -1,6 +1,7 @@
 //! How a command ends: exit codes and what is printed.
 
 use crate::client;
+use meridian_server::ErrorCode;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -11,6 +12,15 @@ pub(crate) enum Failure {
     Usage(String),
     /// It failed: exit code 1.
     Failed {
+        /// What happened.
+        what: String,
+        /// What to try.
+        hint: Option<String>,
+    },
+    /// The server could not start: exit code 1.
+    Start {
+        /// The error's stable code.
+        code: ErrorCode,
         /// What happened.
         what: String,
         /// What to try.
@@ -42,8 +52,9 @@ impl Failure {
                 eprintln!("error: {what}");
                 ExitCode::from(2)
             }
-            Self::Failed { what, hint } => fail(&what, hint),
-            Self::Client(error) => fail(&chain(&error), error.hint()),
+            Self::Failed { what, hint } => fail("error", &what, hint),
+            Self::Start { code, what, hint } => fail(&format!("error[{code}]"), &what, hint),
+            Self::Client(error) => fail("error", &chain(&error), error.hint()),
             Self::Said => ExitCode::FAILURE,
             Self::BrokenPipe => ExitCode::SUCCESS,
         }
@@ -58,8 +69,8 @@ impl Failure {
     }
 }
 
-fn fail(what: &str, hint: Option<String>) -> ExitCode {
-    eprintln!("error: {what}");
+fn fail(label: &str, what: &str, hint: Option<String>) -> ExitCode {
+    eprintln!("{label}: {what}");
     if let Some(hint) = hint {
         eprintln!("  hint: {hint}");
     }

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, chain};
 use crate::port_owner::port_owner;
 use meridian_server::config::{Config, Loaded, Problem, Sources};
-use meridian_server::{ListenError, RunOptions};
+use meridian_server::{ListenError, RunOptions, StartError};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ impl ConfigArgs {
 /// Prints problems and says how many there are.
 fn refuse(problems: &[Problem]) -> Failure {
     for problem in problems {
-        eprintln!("error: {problem}");
+        eprintln!("error[{}]: {problem}", problem.fault.code());
     }
     let count = problems.len();
     let noun = if count == 1 { "problem" } else { "problems" };
@@ -48,9 +48,13 @@ fn refuse(problems: &[Problem]) -> Failure {
 /// Serves until told to stop.
 pub(crate) fn run(args: &ConfigArgs, started: Instant) -> Result<(), Failure> {
     let loaded = args.load()?;
-    meridian_server::run(loaded, RunOptions { started }).map_err(|error| {
-        let hint = error.downcast_ref().and_then(hint);
-        Failure::Failed { what: chain(error.as_ref()), hint }
+    meridian_server::run(loaded, RunOptions { started }).map_err(|error| Failure::Start {
+        code: error.code(),
+        what: chain(&error),
+        hint: match &error {
+            StartError::Listen(error) => hint(error),
+            _ => None,
+        },
     })
 }
 

@@ -213,6 +213,7 @@ fn failures_have_exit_code_1_and_say_what_to_try() {
     assert!(
         stderr(&output).contains("in use") && stderr(&output).contains("meridian --listen mqtt://127.0.0.1:")
     );
+    assert!(stderr(&output).starts_with("error[E0202]: mqtt://"), "{}", stderr(&output));
 
     let output = run(&["sub", "-L", &broker.mqtt.replace("mqtt://", "ws://"), "-t", "a"]);
     assert_eq!(output.status.code(), Some(1));
@@ -231,7 +232,8 @@ fn wrong_usage_has_exit_code_2() {
         (&["sub", "-t", "a", "-F", "%y"], "%y is no field"),
         (&["pub", "-t", "a", "-m", "x", "-V", "3.1.1", "-x", "5"], "no session expiry"),
         (&["--set", "mqtt.recieve_maximum=1"], "did you mean `receive_maximum`?"),
-        (&["config", "check", "--config", "no/such.toml"], "cannot be read"),
+        (&["--set", "mqtt.recieve_maximum=1"], "error[E0102]: --set mqtt.recieve_maximum=1: unknown key"),
+        (&["config", "check", "--config", "no/such.toml"], "error[E0101]: no/such.toml"),
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");

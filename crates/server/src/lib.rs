@@ -7,6 +7,7 @@
 mod banner;
 mod clock;
 pub mod config;
+pub mod error_code;
 mod events;
 pub mod http;
 mod link;
@@ -23,5 +24,6 @@ mod settings;
 mod shard;
 mod sys;
 
+pub use error_code::ErrorCode;
 pub use listener::ListenError;
-pub use run::{RunOptions, run};
+pub use run::{RunOptions, StartError, run};

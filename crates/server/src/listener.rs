@@ -1,5 +1,6 @@
 //! Listening sockets: from a URL to something that accepts.
 
+use crate::ErrorCode;
 use crate::config::{ListenUrl, Scheme, UrlError};
 use crate::http::Surface;
 use mio::net::TcpStream;
@@ -61,6 +62,18 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl ListenError {
+    /// Its stable code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::BadUrl { .. } => ErrorCode::BadUrl,
+            Self::Resolve { .. } => ErrorCode::HostUnknown,
+            Self::InUse { .. } => ErrorCode::PortInUse,
+            Self::Io { .. } => ErrorCode::CannotListen,
+        }
+    }
 }
 
 impl Bound {

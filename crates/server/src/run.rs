@@ -1,15 +1,14 @@
 //! Running the server: from a configuration to event loops, and back on a signal.
 
 use crate::config::{self, Loaded};
-use crate::listener::Bound;
-use crate::log;
+use crate::listener::{Bound, ListenError};
 use crate::node::{Node, Timer};
 use crate::settings::Settings;
 use crate::shard::{Command, Shard, ShardHandle};
-use crate::{banner, clock};
-use anyhow::Context as _;
+use crate::{ErrorCode, banner, clock, log};
 use mio::{Poll, Token, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -32,11 +31,46 @@ impl Default for RunOptions {
     }
 }
 
+/// What keeps the server from starting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A listener cannot be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There can be no log.
+    #[error(transparent)]
+    Log(#[from] log::InitError),
+    /// The operating system refuses something.
+    #[error("cannot {what}")]
+    System {
+        /// What was to be done.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// Its stable code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Listen(error) => error.code(),
+            Self::Log(log::InitError::Level(_)) => ErrorCode::BadLevel,
+            Self::Log(log::InitError::Thread(_)) | Self::System { .. } => ErrorCode::System,
+        }
+    }
+
+    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
 /// Serves until SIGINT or SIGTERM; SIGHUP reads the configuration again. Blocks the calling thread.
 ///
 /// # Errors
-/// What keeps it from starting: a listener that cannot be opened, a log level that is none.
-pub fn run(loaded: Loaded, options: RunOptions) -> anyhow::Result<()> {
+/// [`StartError`]: what keeps it from starting.
+pub fn run(loaded: Loaded, options: RunOptions) -> Result<(), StartError> {
     clock::now();
     let log = log::init(&loaded.config.log)?;
     let outcome = serve(loaded, options, &log);
@@ -44,7 +78,7 @@ pub fn run(loaded: Loaded, options: RunOptions) -> anyhow::Result<()> {
     outcome
 }
 
-fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> anyhow::Result<()> {
+fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> Result<(), StartError> {
     let open_files = raise_open_files();
     let bound = open_listeners(&loaded)?;
     let thread_count = match loaded.config.server.threads {
@@ -54,8 +88,9 @@ fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> anyhow::Resu
     let mut polls = Vec::with_capacity(thread_count);
     let mut handles = Vec::with_capacity(thread_count);
     for _ in 0..thread_count {
-        let poll = Poll::new().context("cannot create an event queue")?;
-        handles.push(ShardHandle::new(Waker::new(poll.registry(), WAKE_TOKEN)?));
+        let poll = Poll::new().map_err(StartError::system("create an event queue"))?;
+        let waker = Waker::new(poll.registry(), WAKE_TOKEN);
+        handles.push(ShardHandle::new(waker.map_err(StartError::system("create an event queue"))?));
         polls.push(poll);
     }
     let connections_max = match loaded.config.server.connections_max {
@@ -64,7 +99,8 @@ fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> anyhow::Resu
     };
     let node = Arc::new(Node::new(Settings::new(loaded.config.clone()), handles, connections_max));
     let urls: Vec<String> = bound.iter().map(|bound| bound.url().to_owned()).collect();
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(StartError::system("handle signals"))?;
     let threads = start_shards(&node, polls, bound)?;
     node.add_timer(clock::now(), Timer::Report);
     // The banner goes to standard error as well.
@@ -81,8 +117,8 @@ fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> anyhow::Resu
     Ok(())
 }
 
-fn open_listeners(loaded: &Loaded) -> anyhow::Result<Vec<Bound>> {
-    let open = |listener: &config::Listener| Ok(Bound::open(&listener.url, listener.backlog)?);
+fn open_listeners(loaded: &Loaded) -> Result<Vec<Bound>, ListenError> {
+    let open = |listener: &config::Listener| Bound::open(&listener.url, listener.backlog);
     loaded.config.listener.iter().map(open).collect()
 }
 
@@ -90,13 +126,15 @@ fn start_shards(
     node: &Arc<Node>,
     polls: Vec<Poll>,
     bound: Vec<Bound>,
-) -> anyhow::Result<Vec<JoinHandle<std::io::Result<()>>>> {
+) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
     let mut threads = Vec::with_capacity(polls.len());
     for (index, poll) in polls.into_iter().enumerate() {
         let mut listeners = Vec::with_capacity(bound.len());
         for (number, original) in bound.iter().enumerate() {
-            let mut copy = original.share().context("cannot share a listener between threads")?;
-            copy.register(poll.registry(), Token(number)).context("cannot watch a listener")?;
+            let share = StartError::system("share a listener between threads");
+            let mut copy = original.share().map_err(share)?;
+            let watch = StartError::system("watch a listener");
+            copy.register(poll.registry(), Token(number)).map_err(watch)?;
             listeners.push(copy);
         }
         let shard = Shard::new(index, node.clone(), poll, listeners);
@@ -110,7 +148,7 @@ fn start_shards(
             }
             outcome
         });
-        threads.push(thread.context("cannot start a thread")?);
+        threads.push(thread.map_err(StartError::system("start a thread"))?);
     }
     Ok(threads)
 }
@@ -126,7 +164,8 @@ fn reload(loaded: &mut Loaded, node: &Node, log: &log::Handle) {
         Ok(new) => new,
         Err(problems) => {
             for problem in problems {
-                tracing::error!("configuration not reloaded: {problem}");
+                let code = problem.fault.code().text();
+                tracing::error!(code, "configuration not reloaded: {problem}");
             }
             return;
         }
@@ -156,7 +195,7 @@ fn reload(loaded: &mut Loaded, node: &Node, log: &log::Handle) {
 }
 
 /// Tells every client, waits for outboxes to drain, and ends whatever the grace time leaves.
-fn stop(node: &Node, threads: Vec<JoinHandle<std::io::Result<()>>>, grace: Duration) {
+fn stop(node: &Node, threads: Vec<JoinHandle<io::Result<()>>>, grace: Duration) {
     let clients = node.client_count.load(Relaxed);
     tracing::info!(clients, grace_secs = grace.as_secs(), "stopping");
     node.is_stopping.store(true, Relaxed);

@@ -1,6 +1,7 @@
 //! Where values come from, and what can be wrong with them.
 
 use super::listen::UrlError;
+use crate::ErrorCode;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -157,6 +158,27 @@ pub enum Fault {
         /// The value.
         found: String,
     },
+}
+
+impl Fault {
+    /// Its stable code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreadable(_) => ErrorCode::FileUnreadable,
+            Self::Syntax { .. } => ErrorCode::Syntax,
+            Self::UnknownSection { .. } => ErrorCode::UnknownSection,
+            Self::UnknownKey { .. } => ErrorCode::UnknownKey,
+            Self::UnknownVariable { .. } => ErrorCode::UnknownVariable,
+            Self::NoSection { .. } => ErrorCode::NoSection,
+            Self::NotATable { .. } => ErrorCode::NotATable,
+            Self::WrongValue { .. } => ErrorCode::WrongValue,
+            Self::BadSet => ErrorCode::BadSet,
+            Self::NoSuchIndex { .. } => ErrorCode::NoSuchIndex,
+            Self::BadUrl { .. } => ErrorCode::BadUrl,
+            Self::BadLevel { .. } => ErrorCode::BadLevel,
+            Self::Invalid { .. } => ErrorCode::Invalid,
+        }
+    }
 }
 
 /// One thing that is wrong, where, and what to do. Its `Display` is several lines long and made for a terminal:

@@ -152,7 +152,7 @@ impl Session {
         if !state.is_linked_to(link) {
             Draining::Done
         } else if state.leaving == Leaving::No {
-            Draining::Untold { has_queue: state.queue.len() > 0 }
+            Draining::Untold { has_queue: !state.queue.is_empty() }
         } else if state.outbox.len() > 0 {
             Draining::Writing
         } else {
