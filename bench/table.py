@@ -3,15 +3,17 @@
 
   table.py FILE.json ..
 
-The last two columns are Meridian's figure over the sketch's, and over the best peer's (the sketch is none); a peer that
-lost messages in a case is not its best. Bold: the best peer. Marks: ! lost messages or connections, ~ no run without other
+The last columns are Meridian's figure over the floor's (the sketch, or the hash map), over its own of before if there is such
+a row, and over the best peer's (which none of those is); a peer that lost messages in a case is not its best. Bold: the best peer. Marks: ! lost messages or connections, ~ no run without other
 load on the machine.
 """
 import json
 import sys
 from pathlib import Path
 
-OURS, FLOOR = "meridian", "sketch"
+OURS, BEFORE = "meridian", "meridian-before"
+# What does less than is asked, as a yardstick.
+FLOORS = ("sketch", "hashmap")
 TITLES = {
     "cpu_us_per_delivered": "Broker CPU per delivered message, µs",
     "delivered_per_s": "Delivered, thousand messages per second",
@@ -31,13 +33,50 @@ TITLES = {
     "cpu_change_percent": "Change of CPU per delivered message against the load alone, %",
     "rate_change_percent": "Change of the delivery rate against the load alone, %",
     "rss_peak_bytes": "Peak resident memory, MiB",
+    "bytes_per_filter": "Bytes per filter with its target, by the allocator's count",
+    "resident_bytes_per_filter": "Bytes per filter with its target, resident",
+    "bytes_per_filter_after_churn": "Bytes per filter after ten rounds of churn, by the allocator's count",
+    "resident_bytes_per_filter_after_churn": "Bytes per filter after ten rounds of churn, resident",
+    "bytes_total": "Bytes in all, MiB",
+    "bytes_left": "Bytes left after everything was removed, KiB",
+    "bytes_per_binding": "Bytes per binding, by the structure's own count",
+    "match_p50_ns": "Match p50, ns",
+    "match_p99_ns": "Match p99, ns",
+    "match_max_ns": "Slowest match, ns",
+    "match_ns_per_target": "Match, ns per target found",
+    "match_p50_under_writes_ns": "Match p50 beside 100,000 writes per second, ns",
+    "match_p99_under_writes_ns": "Match p99 beside 100,000 writes per second, ns",
+    "cached_match_per_s": "Matches of 1,000 topics through the result cache, million per second",
+    "cached_match_wide_per_s": "Matches of 100,000 topics through the result cache, million per second",
+    "match_per_s": "Matches of one thread, topics checked before, million per second",
+    "match_two_threads": "Matches of two threads, times those of one",
+    "match_two_threads_cpu": "The same by the threads' own clocks",
+    "insert_per_s": "Inserted in order, million per second",
+    "insert_random_per_s": "Inserted in random order, million per second",
+    "remove_per_s": "Removed in random order, million per second",
+    "worst_op_us": "Slowest single insertion or removal, µs",
+    "worst_insert_us": "Slowest single insertion in order, µs",
+    "worst_insert_random_us": "Slowest single insertion in random order, µs",
+    "worst_remove_us": "Slowest single removal, µs",
+    "time_ms": "The whole operation, ms",
+    "ns_per_item": "The whole operation, ns per filter or route",
+    "matches_per_topic": "Targets found per topic",
+    "filters": "Different filters",
+    "own_count_bytes_per_filter": "Bytes per filter by the structure's own count",
+    "clock_ns": "One reading of the clock that times matches, ns",
+    "thread_clock_ns": "One reading of the clock that times the slowest operations, ns",
 }
 SCALES = {"delivered_per_s": 1e-3, "filters_per_s": 1e-3, "idle_rss_bytes": 1 / 2**20, "rss_peak_bytes": 1 / 2**20}
+SCALES |= {"bytes_total": 1 / 2**20, "bytes_left": 1 / 2**10}
+MILLIONS = {"cached_match_per_s", "cached_match_wide_per_s", "match_per_s", "insert_per_s", "insert_random_per_s", "remove_per_s"}
+SCALES |= dict.fromkeys(MILLIONS, 1e-6)
 # In a closed loop latency follows from window and rate; the file has it, the tables need not.
 HIDDEN = {"mqtt": {"p50_us", "p99_us", "p999_us"}}
+HIDDEN["index"] = {"worst_insert_us", "worst_insert_random_us", "worst_remove_us", "own_count_bytes_per_filter"}
 # More is better in these; compared with nobody are those that say what was asked, or are near 0.
-RISING = {"delivered_per_s", "filters_per_s", "clients_per_s"}
+RISING = {"delivered_per_s", "filters_per_s", "clients_per_s", "match_two_threads", "match_two_threads_cpu"} | MILLIONS
 UNRANKED = {"lost", "rate_per_s", "connections_failed", "cpu_change_percent", "rate_change_percent"}
+UNRANKED |= {"matches_per_topic", "filters", "clock_ns", "thread_clock_ns", "bytes_left"}
 
 
 def number(value):
@@ -62,7 +101,8 @@ def grid(rows, metric):
         (row["case"], row["broker"]) for row in rows if row["metric"] in ("lost", "connections_failed") and row["value"]
     }
     ranked = metric not in UNRANKED and OURS in brokers
-    heads = brokers + ([f"{OURS} / {FLOOR}", f"{OURS} / best peer"] if ranked else [])
+    yardsticks = [broker for broker in brokers if broker in (*FLOORS, BEFORE)]
+    heads = brokers + ([f"{OURS} / {name}" for name in [*yardsticks, "best peer"]] if ranked else [])
     lines = [f"### {TITLES[metric]}", "", f"| case | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     pick = max if metric in RISING else min
     for case in cases:
@@ -70,7 +110,7 @@ def grid(rows, metric):
         sound = {
             broker: value
             for broker, value in values.items()
-            if broker not in (OURS, FLOOR) and (case, broker) not in bad and metric not in UNRANKED
+            if broker not in (OURS, *yardsticks) and (case, broker) not in bad and metric not in UNRANKED
         }
         best = pick(sound, key=sound.get) if sound else None
         shown = []
@@ -84,7 +124,7 @@ def grid(rows, metric):
             shown.append(f"{text} {marks}".strip())
         if ranked:
             ours = values.get(OURS)
-            shown += [ratio(ours, values.get(FLOOR)), ratio(ours, values.get(best))]
+            shown += [ratio(ours, values.get(name)) for name in [*yardsticks, best]]
         lines.append(f"| {case} | {' | '.join(shown)} |")
     return lines + [""]
 
@@ -99,7 +139,8 @@ def main(paths):
         if environment.exists():
             about = json.loads(environment.read_text())
             versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-            runs = f"{about['runs']} runs of {about['seconds']} s" + (" (quick)" if about["quick"] else "")
+            length = f" of {about['seconds']} s" if "seconds" in about else ""
+            runs = f"{about['runs']} runs{length}" + (" (quick)" if about["quick"] else "")
             print(f"{about['date']}; {about['machine']}; {runs}.\n{versions}.\n")
         rows = json.loads(path.read_text())
         for metric in (kind for kind in TITLES if kind not in HIDDEN.get(path.stem, ())):
