@@ -318,7 +318,7 @@ impl Broker {
             let verdict = member.target.offer(publication, &member.terms, &mut context.encodings);
             // Another member may have the room that this one lacks: its refusal is no loss yet.
             match verdict {
-                Verdict::DroppedFull | Verdict::DroppedAway | Verdict::Gone => false,
+                Verdict::DroppedFull | Verdict::DroppedMemory | Verdict::DroppedAway | Verdict::Gone => false,
                 Verdict::CutOff => {
                     context.note_casualty(&member.target);
                     false
@@ -346,7 +346,7 @@ impl Broker {
         let message = publication.message();
         self.retained
             .set(topic, message, limits.retained_count_max, limits.retained_bytes_max)
-            .inspect_err(|LimitReached| context.counters.add(Counter::RetainedRefusedLimit, 1))?;
+            .inspect_err(|limit| context.counters.add(limit.counter(), 1))?;
         Ok((publication.expires != Instant::NEVER).then_some(publication.expires))
     }
 

@@ -102,6 +102,7 @@ impl Context {
                 self.full.push(target.clone());
             }
             Verdict::DroppedFull => self.counters.add(Counter::DroppedNewest, 1),
+            Verdict::DroppedMemory => self.counters.add(Counter::DroppedMemory, 1),
             Verdict::DroppedAway => self.counters.add(Counter::DroppedOffline, 1),
             Verdict::DroppedTooLarge => self.counters.add(Counter::DroppedTooLarge, 1),
             Verdict::CutOff => {

@@ -70,6 +70,8 @@ counters! {
     DisconnectsSlow: "disconnects" {"reason" = "slow-consumer"}, "Ends of accepted connections.";
     /// Ended by a shutdown.
     DisconnectsShutdown: "disconnects" {"reason" = "shutdown"}, "Ends of accepted connections.";
+    /// Ended because an incomplete packet was more than the process could hold.
+    DisconnectsMemory: "disconnects" {"reason" = "memory"}, "Ends of accepted connections.";
     /// Bytes read.
     BytesReceived: "bytes_received", "Bytes read from clients.";
     /// Bytes written.
@@ -98,6 +100,8 @@ counters! {
     DroppedTooLarge: "messages_dropped" {"reason" = "packet-too-large"}, "Messages dropped for one session.";
     /// Dropped: the consumer was cut off.
     DroppedCutOff: "messages_dropped" {"reason" = "slow-consumer"}, "Messages dropped for one session.";
+    /// Dropped: the process holds as much as it may.
+    DroppedMemory: "messages_dropped" {"reason" = "memory"}, "Messages dropped for one session.";
     /// Dropped: the session ended with messages waiting.
     DroppedSessionEnd: "messages_dropped" {"reason" = "session-end"}, "Messages dropped for one session.";
     /// Dropped: no member of the share group could take it.
@@ -108,6 +112,8 @@ counters! {
     PublishersBlocked: "publishers_blocked", "Times a publisher's socket was not read because a target was full.";
     /// Retained messages refused.
     RetainedRefusedLimit: "retained_refused" {"reason" = "limit"}, "Messages not retained.";
+    /// Retained messages refused: the process holds as much as it may.
+    RetainedRefusedMemory: "retained_refused" {"reason" = "memory"}, "Messages not retained.";
     /// Subscriptions made.
     Subscribed: "subscriptions_made", "Filters subscribed to.";
     /// Subscriptions refused: a limit.
@@ -116,6 +122,8 @@ counters! {
     SubscribeRefusedInvalid: "subscriptions_refused" {"reason" = "invalid-filter"}, "Filters refused.";
     /// Sessions refused: a limit.
     SessionsRefusedLimit: "sessions_refused" {"reason" = "limit"}, "Sessions refused.";
+    /// Sessions refused: the process holds as much as it may.
+    SessionsRefusedMemory: "sessions_refused" {"reason" = "memory"}, "Sessions refused.";
     /// Sessions that ended because their expiry interval passed.
     SessionsExpired: "sessions_expired", "Sessions whose expiry interval passed.";
     /// Wills published.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use meridian_router::TargetId;
-use meridian_types::{Instant, Message, Properties, Qos};
+use meridian_types::{Instant, Message, Properties, Qos, memory};
 use std::sync::Arc;
 
 /// A message being published.
@@ -87,6 +87,7 @@ impl<'a> Publication<'a> {
             received: self.now,
             expires: self.expires,
             client_hash: self.client_hash,
+            held: Message::counted(self.topic, self.properties),
         });
         self.kept = Some(kept.clone());
         kept
@@ -94,7 +95,7 @@ impl<'a> Publication<'a> {
 
     /// The payload as something that outboxes can share. Cost: one copy at the first call.
     pub fn shared_payload(&mut self) -> Bytes {
-        self.payload_kept.get_or_insert_with(|| Bytes::copy_from_slice(self.payload)).clone()
+        self.payload_kept.get_or_insert_with(|| memory::copy(self.payload)).clone()
     }
 
     /// Seconds of its expiry interval that remain; `None` if it never expires.

@@ -1,6 +1,8 @@
 //! Retained messages: the last message of a topic, for whoever subscribes later (MQTT 5.0 §3.3.1.3).
 
+use crate::Counter;
 use meridian_router::{Cursor, TopicStore};
+use meridian_types::memory::{self, Level};
 use meridian_types::{Instant, Message, TopicFilter, TopicName};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -15,9 +17,23 @@ pub struct Retained {
     inner: RwLock<Inner>,
 }
 
-/// The store holds as much as it may.
+/// Why a message is not retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LimitReached;
+pub(crate) enum LimitReached {
+    /// The store holds as much as it may.
+    Store,
+    /// The process does.
+    Memory,
+}
+
+impl LimitReached {
+    pub(crate) const fn counter(self) -> Counter {
+        match self {
+            Self::Store => Counter::RetainedRefusedLimit,
+            Self::Memory => Counter::RetainedRefusedMemory,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Inner {
@@ -46,7 +62,10 @@ impl Retained {
         let bytes = inner.bytes - before.unwrap_or(0) + message.size();
         let count = inner.store.len() + usize::from(before.is_none());
         if count > count_max || bytes > bytes_max {
-            return Err(LimitReached);
+            return Err(LimitReached::Store);
+        }
+        if bytes > inner.bytes && memory::level() == Level::Full {
+            return Err(LimitReached::Memory);
         }
         inner.bytes = bytes;
         inner.store.insert(topic, message);

@@ -96,6 +96,8 @@ pub enum Verdict {
     TakenButFull,
     /// Dropped: no room.
     DroppedFull,
+    /// Dropped: the process holds as much as it may.
+    DroppedMemory,
     /// Dropped: the client is away and its QoS is 0.
     DroppedAway,
     /// Dropped: larger than the client takes.

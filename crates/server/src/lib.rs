@@ -13,6 +13,7 @@ pub mod http;
 mod link;
 mod listener;
 pub mod log;
+mod machine;
 mod mqtt;
 mod node;
 mod observe;

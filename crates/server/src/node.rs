@@ -8,9 +8,10 @@ use crate::shard::ShardHandle;
 use meridian_broker::broker::Handle;
 use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Target, Wheel};
 use meridian_types::Instant;
+use meridian_types::memory::{self, Level};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The farthest a deadline is put into a wheel: what has become pointless by then goes, the rest is put in again.
 pub(crate) const TIMER_MILLIS_MAX: u64 = 300_000;
@@ -33,6 +34,8 @@ pub(crate) struct Node {
     timers: Mutex<Timers>,
     /// Dropped log lines that the log itself has told of.
     log_lines_reported: AtomicU64,
+    /// The level of memory that the log has told of.
+    memory_level_reported: AtomicU8,
 }
 
 /// The deadlines, and at how many of them those that have become pointless are looked for.
@@ -68,6 +71,7 @@ impl Node {
             settings: RwLock::new(Arc::new(settings)),
             timers: Mutex::new(Timers { wheel: Wheel::default(), sift_at: SIFT_MIN }),
             log_lines_reported: AtomicU64::new(0),
+            memory_level_reported: AtomicU8::new(Level::Free as u8),
         }
     }
 
@@ -135,6 +139,7 @@ impl Node {
                 }
                 Timer::Report => {
                     self.report_dropped_lines();
+                    self.report_memory();
                     let interval = self.settings().config.server.sys_interval.0;
                     if !interval.is_zero() {
                         crate::sys::publish(self, context);
@@ -153,6 +158,26 @@ impl Node {
         if dropped > reported {
             let lines = dropped - reported;
             tracing::warn!(lines, "log lines were dropped: what reads standard error does not keep up");
+        }
+    }
+
+    /// Says in the log when memory has become scarce, and when that is over.
+    fn report_memory(&self) {
+        let level = memory::level();
+        if self.memory_level_reported.swap(level as u8, Relaxed) == level as u8 {
+            return;
+        }
+        let (held, limit) = (memory::held(), memory::limit());
+        match level {
+            Level::Free => tracing::info!(held, limit, "memory is no longer scarce"),
+            Level::Tight => {
+                tracing::warn!(held, limit, "memory is scarce: slow and absent clients are kept short")
+            }
+            Level::Full => tracing::error!(
+                held,
+                limit,
+                "memory is full: nothing more is queued or retained, new clients are refused (server.memory_max)"
+            ),
         }
     }
 

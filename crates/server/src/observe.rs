@@ -4,6 +4,7 @@ use crate::http::{Observe, Readiness, Sample};
 use crate::node::Node;
 use crate::{clock, log};
 use meridian_broker::Counter;
+use meridian_types::memory;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Observe for Node {
@@ -41,6 +42,10 @@ impl Observe for Node {
             ("meridian_queued_bytes", "Bytes of them, a shared message counted for each queue.", queued.1),
         ];
         out.extend(gauges.map(|(name, help, value)| Sample::gauge(name, help, value as u64)));
+        let held = "Bytes of messages, outboxes and incomplete packets, each counted once.";
+        out.push(Sample::gauge("meridian_memory_held_bytes", held, memory::held() as u64));
+        let limit = "Bytes of them that there may be.";
+        out.push(Sample::gauge("meridian_memory_limit_bytes", limit, memory::limit() as u64));
         let lines = "Log lines dropped because standard error did not take them.";
         out.push(Sample::counter("meridian_log_lines_dropped", lines, log::lines_dropped()));
         let uptime = clock::now().as_millis() / 1000;

@@ -4,6 +4,7 @@
 //! are copied into one run of bytes, large ones stay shared and leave by `writev`.
 
 use bytes::Bytes;
+use meridian_types::memory::Held;
 use meridian_ws as ws;
 use mio::net::TcpStream;
 use std::cell::{Cell, RefCell};
@@ -224,6 +225,8 @@ pub(crate) struct Outbox {
     is_writing: bool,
     is_blocked: bool,
     was_writable: bool,
+    /// Counts the copied bytes that no write has emptied yet; shared payloads count by themselves.
+    held: Held,
 }
 
 impl Outbox {
@@ -264,6 +267,7 @@ impl Outbox {
     /// Until [`Outbox::finish`] nobody else gets anything.
     pub(crate) fn begin(&mut self, framing: Framing) -> Option<Buffer> {
         if self.is_writing || self.is_blocked {
+            self.count_held();
             return None;
         }
         let buffer = match self.leftover.take() {
@@ -289,12 +293,22 @@ impl Outbox {
         self.writing_len = buffer.len();
         if buffer.len() == 0 {
             recycle(buffer.bytes);
+            if self.held.bytes() > 0 {
+                self.count_held();
+            }
             return self.filling.len > 0 || !self.control.is_empty();
         }
         self.leftover = Some(Box::new(buffer));
+        self.count_held();
         // The socket may have become writable between the write and this lock: then nobody will say so again.
         self.is_blocked = !self.was_writable;
         self.was_writable
+    }
+
+    /// Called where bytes stay behind, not for each message: what one turn appends and writes is never counted.
+    fn count_held(&mut self) {
+        let leftover = self.leftover.as_ref().map_or(0, |buffer| buffer.bytes.len());
+        self.held.set(self.filling.bytes.len() + leftover + self.control.len());
     }
 
     /// The socket is writable again.

@@ -5,7 +5,8 @@ use crate::listener::{Bound, ListenError};
 use crate::node::{Node, Timer};
 use crate::settings::Settings;
 use crate::shard::{Command, Shard, ShardHandle};
-use crate::{ErrorCode, banner, clock, log};
+use crate::{ErrorCode, banner, clock, log, machine};
+use meridian_types::memory;
 use mio::{Poll, Token, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -97,6 +98,7 @@ fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> Result<(), S
         0 => open_files.saturating_sub(FILES_RESERVED),
         count => count.min(open_files.saturating_sub(FILES_RESERVED)),
     };
+    memory::set_limit(machine::memory_max(loaded.config.server.memory_max));
     let node = Arc::new(Node::new(Settings::new(loaded.config.clone()), handles, connections_max));
     let urls: Vec<String> = bound.iter().map(|bound| bound.url().to_owned()).collect();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
@@ -183,6 +185,7 @@ fn reload(loaded: &mut Loaded, node: &Node, log: &log::Handle) {
     config.listener.clone_from(&loaded.config.listener);
     config.server.threads = loaded.config.server.threads;
     config.server.connections_max = loaded.config.server.connections_max;
+    memory::set_limit(machine::memory_max(config.server.memory_max));
     node.set_settings(Settings::new(config));
     *loaded = new;
     for change in &changes {

@@ -338,7 +338,7 @@ impl State {
     /// Whether publishers that wait may go on: at half of every limit.
     fn is_low(&self) -> bool {
         self.queue.len() <= self.limits.messages_max / 2
-            && self.queue.bytes() <= self.limits.bytes_max / 2
+            && self.queue.bytes() <= self.kept_bytes_max() / 2
             && self.is_outbox_low()
     }
 

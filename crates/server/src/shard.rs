@@ -18,7 +18,7 @@ use crate::session::Acknowledgement;
 use crate::settings::Settings;
 use crate::{clock, outbox, session};
 use meridian_broker::{Context, Counter, Target, Wheel};
-use meridian_types::Instant;
+use meridian_types::{Instant, memory};
 use mio::{Events, Poll, Token};
 use slab::Slab;
 use std::sync::Arc;
@@ -195,6 +195,7 @@ impl Shard {
         counters.add(Counter::DroppedExpired, pumped.expired);
         counters.add(Counter::DroppedTooLarge, pumped.too_large);
         self.turn.context.end_turn(&self.node.broker.metrics);
+        memory::settle(self.node.registry.count());
     }
 
     fn take_commands(&mut self) {

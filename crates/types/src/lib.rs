@@ -4,6 +4,7 @@
 //! limits are. It does no I/O, starts nothing, and knows no wire format.
 
 pub mod limits;
+pub mod memory;
 pub mod message;
 pub mod qos;
 pub mod time;

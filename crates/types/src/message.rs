@@ -1,5 +1,6 @@
 //! Messages as the broker keeps them: protocol-neutral, immutable, shared by reference.
 
+use crate::memory::Held;
 use crate::{Instant, Qos};
 use bytes::Bytes;
 
@@ -63,9 +64,16 @@ pub struct Message {
     pub expires: Instant,
     /// A hash of the publisher's client id, so that "no local" can be honoured later; 0 if there was none.
     pub client_hash: u64,
+    /// Counts what it holds, except for the payload, which counts by itself ([`crate::memory::copy`]).
+    pub held: Held,
 }
 
 impl Message {
+    /// What a message with this topic and these properties has to be counted with in [`Message::held`].
+    pub fn counted(topic: &str, properties: Option<&Properties>) -> Held {
+        Held::new(size_of::<Self>() + topic.len() + properties.map_or(0, Properties::size))
+    }
+
     /// The memory it is counted with against limits in bytes: what it holds, plus its own structure.
     pub fn size(&self) -> usize {
         size_of::<Self>()

@@ -16,6 +16,8 @@ const OUTBOX_BYTES_MIN: u64 = 1024;
 /// Every server has to take client ids of this length [MQTT-3.1.3-5].
 const CLIENT_ID_BYTES_MIN: usize = 23;
 const THREADS_MAX: usize = 1024;
+/// Less would not hold what a few busy clients have under way.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 /// A key, what is wrong with its value, and what to do.
 type Broken = (String, Fault, Option<String>);
@@ -52,6 +54,9 @@ impl Checker {
         let threads = config.server.threads;
         let rule = format!("at most {THREADS_MAX} threads make sense");
         self.require(threads <= THREADS_MAX, "server.threads", &rule, threads);
+        let memory = config.server.memory_max;
+        let rule = format!("0 for half of the machine's memory, or at least {}", ByteSize(MEMORY_BYTES_MIN));
+        self.require(memory.0 == 0 || memory.0 >= MEMORY_BYTES_MIN, "server.memory_max", &rule, memory);
         if let Err(error) = crate::log::parse_level(&config.log.level) {
             let key = "log.level".to_owned();
             let help = nearest(&error.level, LEVELS).map(|level| format!("did you mean \"{level}\"?"));

@@ -4,12 +4,12 @@ use super::{Client, connack};
 use crate::session::{Attach, EXPIRES_NEVER, Ended, Session, Will};
 use crate::settings::Settings;
 use crate::shard::{Connection, End, Stage, Turn};
-use bytes::Bytes;
 use meridian_broker::Counter;
 use meridian_mqtt::decode::{answer_version, decode};
 use meridian_mqtt::packet::Connect;
 use meridian_mqtt::{AliasesIn, DecodeError, Packet, ReasonCode, Version};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
+use meridian_types::memory::{self, Level};
 use meridian_types::{Instant, Message};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -106,10 +106,13 @@ fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -
     };
     let node = turn.node.clone();
     let mut ended = Ended::default();
+    // A known client may always come back: it takes what waits for it.
+    let is_memory_full = memory::level() == Level::Full;
+    let sessions_max = if is_memory_full { 0 } else { settings.config.mqtt.sessions_max };
     let claim = node.registry.claim(
         client_id,
         connect.clean_start,
-        settings.config.mqtt.sessions_max,
+        sessions_max,
         || node.broker.register(|id| Arc::new(Session::new(id, client_id, limits))),
         |claim| {
             let connack = connack::accepting(&settings, connect, &granted, claim.is_resumed)
@@ -121,6 +124,11 @@ fn accept(connection: &mut Connection, turn: &mut Turn, connect: &Connect<'_>) -
         },
     );
     let Some(claim) = claim else {
+        if is_memory_full {
+            turn.context.counters.add(Counter::SessionsRefusedMemory, 1);
+            let what = "the server holds as much as it may (server.memory_max); known clients may come back";
+            return Err(refuse(ReasonCode::QuotaExceeded, what));
+        }
         turn.context.counters.add(Counter::SessionsRefusedLimit, 1);
         let count_max = settings.config.mqtt.sessions_max;
         let what = format!("there are {count_max} sessions, as many as allowed (mqtt.sessions_max)");
@@ -220,13 +228,14 @@ fn will_of(connect: &Connect<'_>, client_id: &str, now: Instant) -> Box<Will> {
     let will = connect.will.as_ref().expect("asked for only if there is one");
     let message = Message {
         topic: will.topic.into(),
-        payload: Bytes::copy_from_slice(will.payload),
+        payload: memory::copy(will.payload),
         qos: will.qos,
         retain: will.retain,
         properties: will.properties.clone(),
         received: now,
         expires: Instant::NEVER,
         client_hash: crate::session::client_hash(client_id),
+        held: Message::counted(will.topic, will.properties.as_deref()),
     };
     Box::new(Will { message: Arc::new(message), delay_secs: will.delay_secs, expiry_secs: will.expiry_secs })
 }

@@ -11,6 +11,7 @@ use meridian_mqtt::encode::{PublishHead, encode_publish_head, publish_len};
 use meridian_mqtt::inflight::Resend;
 use meridian_router::TargetId;
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
+use meridian_types::memory::{self, Level};
 use meridian_types::{Instant, Message, Qos};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const SHARED_PAYLOAD_BYTES_MIN: usize = 1024;
 const COPIES_BYTES_MAX: usize = 256 * 1024;
 /// Payloads from this size on are shared whoever gets them.
 const ALWAYS_SHARED_BYTES_MIN: usize = 16 * 1024;
+/// What an outbox and a window hold whatever the process's memory: enough to keep a client busy.
+const BYTES_SURE: usize = 64 * 1024;
 /// With "block", a queue takes this many times its limit from publishers that are yet to be stopped.
 const BLOCK_OVERSHOOT: usize = 2;
 
@@ -52,14 +55,32 @@ impl State {
     pub(super) fn can_send(&self, qos: Qos) -> bool {
         self.is_connected()
             && self.queue.is_empty()
-            && self.outbox.len() < self.limits.outbox_bytes_max
+            && self.has_outbox_room()
             && (qos == Qos::AtMostOnce || self.has_inflight_room())
     }
 
     /// Whether another QoS 1 or 2 message may be sent: by the client's window, and by the bytes kept for redelivery.
     #[inline]
     fn has_inflight_room(&self) -> bool {
-        self.inflight.has_room() && self.inflight.cost() < self.limits.bytes_max
+        let cost = self.inflight.cost();
+        self.inflight.has_room()
+            && cost < self.limits.bytes_max
+            && (cost < BYTES_SURE || cost < self.kept_bytes_max())
+    }
+
+    /// Whether the outbox takes another message. While memory is tight it is kept short.
+    #[inline]
+    fn has_outbox_room(&self) -> bool {
+        let len = self.outbox.len();
+        len < self.limits.outbox_bytes_max && (len < BYTES_SURE || memory::level() == Level::Free)
+    }
+
+    /// What the session may keep for its client at present: what is configured, or its share while memory is tight.
+    pub(super) fn kept_bytes_max(&self) -> usize {
+        match memory::level() {
+            Level::Free => self.limits.bytes_max,
+            Level::Tight | Level::Full => self.limits.bytes_max.min(memory::share()),
+        }
     }
 
     /// Encodes into the outbox. The wire form is shared with all targets of the same version and flags; the packet
@@ -221,7 +242,7 @@ impl State {
         }
         let now = clock::now();
         let mut turn_left = replay::MESSAGES_PER_TURN;
-        while self.outbox.len() < self.limits.outbox_bytes_max {
+        while self.has_outbox_room() {
             let qos = match self.queue.next() {
                 Next::Nothing => break,
                 Next::Delivery(delivery) => delivery.terms.qos,
@@ -296,28 +317,36 @@ impl State {
         if size > limits.bytes_max {
             return Verdict::DroppedFull;
         }
+        let bytes_max = self.kept_bytes_max();
+        let refused =
+            if bytes_max < limits.bytes_max { Verdict::DroppedMemory } else { Verdict::DroppedFull };
+        if memory::level() == Level::Full && !self.queue.would_exceed(size, limits.messages_max, bytes_max) {
+            // A queue that is at its share may turn over; none may grow.
+            return refused;
+        }
         let mut verdict = Verdict::Taken { first: false };
         let mut dropped = 0;
-        while self.queue.would_exceed(size, limits.messages_max, limits.bytes_max) {
+        while self.queue.would_exceed(size, limits.messages_max, bytes_max) {
             match limits.overflow {
                 Overflow::DropOldest => {
                     if self.queue.pop().is_none() {
-                        return Verdict::DroppedFull;
+                        return refused;
                     }
                     dropped += 1;
                     verdict = Verdict::TakenForOldest { dropped };
                 }
                 Overflow::Disconnect if !is_away => return Verdict::CutOff,
                 Overflow::Block if !is_away && publication.publisher != own_id => {
-                    let (messages_max, bytes_max) = (limits.messages_max, limits.bytes_max);
                     let overshoot = |limit: usize| limit.saturating_mul(BLOCK_OVERSHOOT);
-                    if self.queue.would_exceed(size, overshoot(messages_max), overshoot(bytes_max)) {
-                        return Verdict::DroppedFull;
+                    if memory::level() == Level::Full
+                        || self.queue.would_exceed(size, overshoot(limits.messages_max), overshoot(bytes_max))
+                    {
+                        return refused;
                     }
                     verdict = Verdict::TakenButFull;
                     break;
                 }
-                Overflow::DropNewest | Overflow::Disconnect | Overflow::Block => return Verdict::DroppedFull,
+                Overflow::DropNewest | Overflow::Disconnect | Overflow::Block => return refused,
             }
         }
         self.queue.push(delivery);
@@ -330,7 +359,7 @@ impl State {
     /// sent any.
     fn resend(&mut self) -> bool {
         let mut has_sent = false;
-        while self.outbox.len() < self.limits.outbox_bytes_max {
+        while self.has_outbox_room() {
             let Some((id, resend)) = self.inflight.next_resend() else { break };
             has_sent = true;
             match resend {

@@ -3,6 +3,7 @@
 use super::replay::{Replay, Replays};
 use meridian_broker::Group;
 use meridian_broker::target::Delivery;
+use meridian_types::memory::Held;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(crate) struct Queue {
     /// Messages that have left by the front. A place in the queue is this number plus what stands before it.
     left: u64,
     replays: Option<Box<Replays>>,
+    /// Counts the places; messages count by themselves, once for all queues they wait in.
+    held: Held,
 }
 
 /// What comes next.
@@ -46,6 +49,11 @@ impl Queue {
     pub(crate) fn push(&mut self, delivery: Delivery) {
         self.bytes += cost(&delivery);
         self.deliveries.push_back(delivery);
+        self.count_places();
+    }
+
+    fn count_places(&mut self) {
+        self.held.set(self.deliveries.len() * size_of::<Delivery>());
     }
 
     /// What has to leave next.
@@ -71,6 +79,7 @@ impl Queue {
         if self.deliveries.is_empty() {
             self.deliveries = VecDeque::new();
         }
+        self.count_places();
         Some(delivery)
     }
 
@@ -78,6 +87,7 @@ impl Queue {
     pub(crate) fn take(&mut self) -> VecDeque<Delivery> {
         self.bytes = 0;
         self.replays = None;
+        self.held.set(0);
         std::mem::take(&mut self.deliveries)
     }
 
@@ -103,6 +113,7 @@ impl Queue {
         }
         self.bytes = 0;
         let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_of_group);
+        self.held.set(0);
         kept.into_iter().for_each(|delivery| self.push(delivery));
         taken
     }

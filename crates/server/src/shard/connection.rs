@@ -11,6 +11,7 @@ use crate::session::Draining;
 use meridian_broker::{Counter, Target, Waiter};
 use meridian_mqtt::ReasonCode;
 use meridian_types::Instant;
+use meridian_types::memory::Held;
 use meridian_ws as ws;
 use mio::net::TcpStream;
 use std::net::{Shutdown, SocketAddr};
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     /// The start of a packet whose rest has not come. Usually empty and without memory of its own.
     pub(crate) partial: Vec<u8>,
+    /// Counts it.
+    pub(crate) held: Held,
     pub(crate) websocket: Option<Box<ws::Decoder>>,
     /// What came in the same read as the request that made it a WebSocket.
     pub(crate) early: Vec<u8>,
@@ -113,6 +116,7 @@ impl Connection {
             listener,
             stage,
             partial: Vec::new(),
+            held: Held::default(),
             websocket: None,
             early: Vec::new(),
             unsent: None,
@@ -155,6 +159,7 @@ impl End {
             Self::Client | Self::Answered => Counter::DisconnectsNormal,
             Self::KeepAlive => Counter::DisconnectsKeepAlive,
             Self::Protocol { reason: ReasonCode::PacketTooLarge, .. } => Counter::DisconnectsPacketTooLarge,
+            Self::Protocol { reason: ReasonCode::QuotaExceeded, .. } => Counter::DisconnectsMemory,
             Self::Protocol { .. } => Counter::DisconnectsProtocol,
             Self::Told(ReasonCode::SessionTakenOver) => Counter::DisconnectsTakenOver,
             Self::Drained | Self::Shutdown => Counter::DisconnectsShutdown,

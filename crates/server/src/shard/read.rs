@@ -9,6 +9,7 @@ use meridian_broker::Counter;
 use meridian_mqtt::frame::Peek;
 use meridian_mqtt::{Frame, FrameError, ReasonCode, Version};
 use meridian_types::Instant;
+use meridian_types::memory::{self, Level};
 use meridian_ws as ws;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 const READS_PER_TURN: usize = 4;
 /// An incomplete packet larger than this is completed in memory of its own instead of the loop's buffer.
 const PARTIAL_IN_BUFFER_MAX: usize = 16 * 1024;
+/// An incomplete packet of this size is read whatever the process's memory.
+const INCOMPLETE_BYTES_SURE: usize = 64 * 1024;
 /// Offers to targets that one connection's packets may cause before others get their turn.
 const OFFERS_PER_BATCH: usize = 65_536;
 /// Bytes read at once into memory of its own.
@@ -218,6 +221,7 @@ impl Shard {
         } else {
             connection.keep(&bytes[batch.at..]);
         }
+        connection.held.set(connection.partial.capacity());
         result?;
         self.after_batch(key, has_replies);
         Ok(())
@@ -297,6 +301,9 @@ impl Batch {
             limit = limit.min(CONNECT_BYTES_MAX);
         }
         let frame = match Frame::peek(rest, limit).map_err(frame_error)? {
+            Peek::Needs(bytes) if bytes > INCOMPLETE_BYTES_SURE && memory::level() == Level::Full => {
+                return Err(memory_full(bytes));
+            }
             Peek::Needs(_) => return Ok(Next::Incomplete),
             Peek::Whole(frame) => frame,
         };
@@ -352,6 +359,13 @@ impl Batch {
 
 fn speaks_5(connection: &Connection) -> bool {
     matches!(&connection.stage, Stage::Client(client) if client.version == Version::V5)
+}
+
+fn memory_full(bytes: usize) -> End {
+    let what = format!(
+        "there is no memory for a packet of {bytes} bytes: the server holds all it may (server.memory_max)"
+    );
+    End::Protocol { reason: ReasonCode::QuotaExceeded, what }
 }
 
 fn frame_error(error: FrameError) -> End {
