@@ -2,7 +2,7 @@
 //! running.
 //!
 //! A line is written per event of a lifecycle; nothing is written per message above `trace`. One thread writes them
-//! ([`writer`]); who logs never waits for it.
+//! (`writer`); who logs never waits for it.
 
 mod writer;
 
