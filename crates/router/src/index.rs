@@ -1,5 +1,8 @@
 //! Filters to targets.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use meridian_types::{TopicFilter, TopicName};
 
 use crate::regions::{RegionTable, Regions};

@@ -1,3 +1,6 @@
-//! The atomics of the concurrent part, so that a model checker can put its own in their place.
+//! The atomics of the concurrent part, which a model checker replaces by its own.
 
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
