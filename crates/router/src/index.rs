@@ -5,7 +5,7 @@ mod models;
 
 use meridian_types::{TopicFilter, TopicName};
 
-use crate::regions::{RegionTable, Regions};
+use crate::regions::{Guard, RegionTable, Regions};
 use crate::shards::{ShardPlace, Shards};
 use crate::tree::{FilterPlace, Tree};
 use crate::words::MQTT;
@@ -134,6 +134,18 @@ impl Index {
     /// Cost: five atomic loads. A change is seen here at the latest when the call that made it returns.
     pub fn generation(&self, regions: &Regions) -> u64 {
         self.regions.generation(regions)
+    }
+
+    /// A guard for the result of a look-up. Make it before the look-up.
+    pub fn guard(&self, topic: TopicName<'_>) -> Guard {
+        self.regions.guard(self.regions.of_topic(topic))
+    }
+
+    /// Whether a result is as a look-up would find it now: nothing in its regions has changed since its guard was made.
+    /// Cost as of [`generation`](Self::generation).
+    #[inline]
+    pub fn is_current(&self, guard: &Guard) -> bool {
+        self.regions.is_current(guard)
     }
 
     /// Filters held. Visits every shard.

@@ -105,6 +105,7 @@
 
 pub mod algebra;
 mod arena;
+pub mod cache;
 pub mod exchange;
 pub mod feed;
 mod hash;
@@ -128,10 +129,11 @@ mod targets;
 mod tree;
 mod words;
 
+pub use cache::MatchCache;
 pub use exchange::{Destination, ExchangeId, Exchanges};
 pub use index::{Entry, FilterId, Index, TargetId};
 pub use matches::Matches;
 pub use pattern::{PatternError, PatternTree, RoutingPattern};
 pub use prefix::PrefixIndex;
-pub use regions::Regions;
+pub use regions::{Guard, Regions};
 pub use store::{Cursor, TopicStore};

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::index::{Entry, TargetId};
-use crate::regions::{RegionTable, Regions};
+use crate::regions::{Guard, RegionTable, Regions};
 use crate::shards::{ShardPlace, Shards};
 use crate::tree::{Path, Tree};
 use crate::words::BYTES;
@@ -86,6 +86,18 @@ impl PrefixIndex {
     /// Cost: five atomic loads. A change is seen here at the latest when the call that made it returns.
     pub fn generation(&self, regions: &Regions) -> u64 {
         self.regions.generation(regions)
+    }
+
+    /// A guard for the result of a look-up. Make it before the look-up.
+    pub fn guard(&self, text: &[u8]) -> Guard {
+        self.regions.guard(self.regions.of_text(text))
+    }
+
+    /// Whether a result is as a look-up would find it now: nothing in its regions has changed since its guard was made.
+    /// Cost as of [`generation`](Self::generation).
+    #[inline]
+    pub fn is_current(&self, guard: &Guard) -> bool {
+        self.regions.is_current(guard)
     }
 
     /// Prefixes held. Visits every tree.

@@ -39,6 +39,14 @@ const RESERVED: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regions([u16; 2 + PREFIX_LEVELS_MAX]);
 
+/// What a result depends on, and how that was before the look-up: with it the result may be used for as long as
+/// [`Index::is_current`](crate::Index::is_current) says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    regions: Regions,
+    generation: u64,
+}
+
 /// What a region's hash covers besides its text.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -101,8 +109,20 @@ impl RegionTable {
     }
 
     /// The sum of the regions' counters. It never returns to an earlier value, since each only grows.
+    #[inline]
     pub(crate) fn generation(&self, regions: &Regions) -> u64 {
         regions.0.iter().map(|&region| self.counters[usize::from(region)].load(Ordering::Acquire)).sum()
+    }
+
+    /// A guard for the look-up that follows.
+    pub(crate) fn guard(&self, regions: Regions) -> Guard {
+        Guard { regions, generation: self.generation(&regions) }
+    }
+
+    /// Whether nothing that a guard covers has changed since.
+    #[inline]
+    pub(crate) fn is_current(&self, guard: &Guard) -> bool {
+        self.generation(&guard.regions) == guard.generation
     }
 
     /// Marks the region of `filter` as changed. Call it when the change can be seen by readers.
