@@ -1,0 +1,218 @@
+//! Routing through exchanges of each kind, with few bindings and with many, and changing them.
+//!
+//! `cargo bench -p meridian-router --bench exchanges`. Keys come in an order that defeats the caches. Before the timings
+//! it prints how long the bindings took to make, the slowest of them, and their memory.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use meridian_router::exchange::{
+    Binding, ExchangeId, ExchangeKind, HashOn, HeaderValue, Headers, Message, Scratch,
+};
+use meridian_router::{Destination, Exchanges, Matches, TargetId};
+
+/// Bindings of exchanges that are not asked.
+const ELSEWHERE: u32 = 10_000;
+
+/// Messages that a benchmark goes through in turn.
+const MESSAGES: u32 = 100_000;
+
+fn to(number: u32) -> Destination {
+    Destination::Target(TargetId(number))
+}
+
+/// Spreads numbers below `count` over it, each number to one.
+fn scattered(number: u32, count: u32) -> u32 {
+    (u64::from(number) * 7_919 % u64::from(count)) as u32
+}
+
+/// An exchange with `count` bindings that `bind` makes; says what that took.
+fn filled(
+    exchanges: &Exchanges,
+    kind: ExchangeKind,
+    count: u32,
+    bind: impl Fn(ExchangeId, u32),
+) -> ExchangeId {
+    let name = format!("{kind:?}");
+    let id = exchanges.declare(kind).expect("far from the limit");
+    let bytes = exchanges.memory_bytes();
+    let (start, mut slowest) = (Instant::now(), Duration::ZERO);
+    for number in 0..count {
+        let one = Instant::now();
+        bind(id, scattered(number, count));
+        slowest = slowest.max(one.elapsed());
+    }
+    println!(
+        "{name}: {count} bindings, {:?} each, slowest {slowest:?}, {} B each",
+        start.elapsed() / count,
+        (exchanges.memory_bytes() - bytes) / count as usize,
+    );
+    id
+}
+
+/// The key of a binding.
+fn key_of(number: u32) -> String {
+    format!("plant.{}.oven.{}", number / 10, number % 10)
+}
+
+fn bind_key(exchanges: &Exchanges, source: ExchangeId, number: u32, key: &str) {
+    exchanges.bind(&Binding::new(source, to(number), key.as_bytes())).expect("a binding");
+}
+
+/// Times routing of messages with the keys given.
+fn route_keys(
+    criterion: &mut Criterion,
+    name: &str,
+    exchanges: &Exchanges,
+    from: ExchangeId,
+    keys: &[String],
+) {
+    let (mut scratch, mut matches) = (Scratch::with_seed(1), Matches::new());
+    let mut next = keys.iter().cycle();
+    criterion.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            matches.clear();
+            let message = Message::new(next.next().expect("a cycle").as_bytes());
+            exchanges.route(from, &message, &mut scratch, &mut matches).expect("an exchange");
+            black_box(matches.group().target_count())
+        });
+    });
+}
+
+/// Exchanges with bindings beside those that are asked.
+fn crowded() -> Exchanges {
+    let exchanges = Exchanges::new();
+    for kind in [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic] {
+        filled(&exchanges, kind, ELSEWHERE, |id, number| bind_key(&exchanges, id, number, &key_of(number)));
+    }
+    exchanges
+}
+
+fn by_key(criterion: &mut Criterion) {
+    for (name, exchanges) in [("alone", Exchanges::new()), ("10,000 elsewhere", crowded())] {
+        for count in [10u32, 10_000, 1_000_000] {
+            if count == 1_000_000 && name != "alone" {
+                continue;
+            }
+            let keys: Vec<String> =
+                (0..MESSAGES).map(|at| key_of(scattered(at, count.max(10)) % count)).collect();
+            let direct = filled(&exchanges, ExchangeKind::Direct, count, |id, number| {
+                bind_key(&exchanges, id, number, &key_of(number));
+            });
+            route_keys(criterion, &format!("direct/{count} keys, {name}"), &exchanges, direct, &keys);
+            let topic = filled(&exchanges, ExchangeKind::Topic, count, |id, number| {
+                bind_key(&exchanges, id, number, &format!("plant.{}.*.{}", number / 10, number % 10));
+            });
+            route_keys(criterion, &format!("topic/{count} patterns, {name}"), &exchanges, topic, &keys);
+        }
+        for count in [1u32, 10, 10_000] {
+            let bind = |id, number| bind_key(&exchanges, id, number, "");
+            let fanout = filled(&exchanges, ExchangeKind::Fanout, count, bind);
+            let keys = [String::new()];
+            route_keys(criterion, &format!("fanout/{count} targets, {name}"), &exchanges, fanout, &keys);
+        }
+    }
+}
+
+fn chains(criterion: &mut Criterion) {
+    let exchanges = Exchanges::new();
+    let ids: Vec<_> =
+        (0..10).map(|_| exchanges.declare(ExchangeKind::Fanout).expect("an exchange")).collect();
+    for pair in ids.windows(2) {
+        exchanges.bind(&Binding::new(pair[0], Destination::Exchange(pair[1]), b"")).expect("a binding");
+    }
+    exchanges.bind(&Binding::new(ids[9], to(1), b"")).expect("a binding");
+    route_keys(criterion, "chain/10 fanouts", &exchanges, ids[0], &[String::new()]);
+    let regions = exchanges.regions(ids[0], b"some.key");
+    criterion
+        .bench_function("generation", |bencher| bencher.iter(|| exchanges.generation(black_box(&regions))));
+}
+
+fn picks(criterion: &mut Criterion) {
+    let exchanges = Exchanges::new();
+    let keys: Vec<String> = (0..MESSAGES).map(key_of).collect();
+    let kinds = [
+        (ExchangeKind::ConsistentHash(HashOn::Key), "1"),
+        (ExchangeKind::ModulusHash, ""),
+        (ExchangeKind::Random, ""),
+    ];
+    for (kind, key) in kinds {
+        let name = format!("{kind:?}/100 targets");
+        let id = filled(&exchanges, kind, 100, |id, number| bind_key(&exchanges, id, number, key));
+        route_keys(criterion, &name, &exchanges, id, &keys);
+    }
+}
+
+/// Binds with three conditions: one that a tenth of all bindings have, one that a thousandth has, and one of its own.
+fn bind_conditions(exchanges: &Exchanges, source: ExchangeId, number: u32, mode: &str) {
+    let device = format!("device {number}");
+    let arguments = [
+        (&b"x-match"[..], HeaderValue::from(mode)),
+        (b"site", HeaderValue::Integer(i64::from(number % 10))),
+        (b"line", HeaderValue::Integer(i64::from(number % 1_000))),
+        (b"device", HeaderValue::from(device.as_str())),
+    ];
+    let binding = Binding::new(source, to(number), b"").with_arguments(&arguments);
+    exchanges.bind(&binding).expect("a binding");
+}
+
+fn by_headers(criterion: &mut Criterion) {
+    for count in [10u32, 10_000, 1_000_000] {
+        let exchanges = Exchanges::new();
+        let headers = filled(&exchanges, ExchangeKind::Headers, count, |id, number| {
+            bind_conditions(&exchanges, id, number, "all");
+        });
+        let (mut scratch, mut matches) = (Scratch::with_seed(1), Matches::new());
+        let devices: Vec<(u32, String)> = (0..MESSAGES)
+            .map(|at| scattered(at, count.max(MESSAGES)) % count)
+            .map(|number| (number, format!("device {number}")))
+            .collect();
+        let mut next = devices.iter().cycle();
+        let mut candidates = 0..0;
+        criterion.bench_function(&format!("headers/all of 3, {count} bindings"), |bencher| {
+            bencher.iter(|| {
+                let (number, device) = next.next().expect("a cycle");
+                let fields = [
+                    (&b"site"[..], HeaderValue::Integer(i64::from(number % 10))),
+                    (b"line", HeaderValue::Integer(i64::from(number % 1_000))),
+                    (b"device", HeaderValue::from(device.as_str())),
+                ];
+                matches.clear();
+                let headers_of = Headers(&fields);
+                let message = Message::new(b"").with(&headers_of);
+                exchanges.route(headers, &message, &mut scratch, &mut matches).expect("an exchange");
+                let count = matches.group().target_count();
+                candidates.end += count;
+                black_box(count)
+            });
+        });
+        assert!(candidates.end > 0, "nothing matched");
+    }
+}
+
+fn changes(criterion: &mut Criterion) {
+    for count in [10u32, 10_000] {
+        let exchanges = Exchanges::new();
+        for (kind, key) in [
+            (ExchangeKind::Direct, "plant.0.oven.new"),
+            (ExchangeKind::Fanout, ""),
+            (ExchangeKind::Topic, "plant.0.*.new"),
+        ] {
+            let name = format!("bind and unbind/{kind:?} with {count}");
+            let id = filled(&exchanges, kind, count, |id, number| {
+                bind_key(&exchanges, id, number, &key_of(number));
+            });
+            let binding = Binding::new(id, to(count), key.as_bytes());
+            criterion.bench_function(&name, |bencher| {
+                bencher.iter(|| {
+                    exchanges.bind(&binding).expect("a binding");
+                    exchanges.unbind(&binding)
+                });
+            });
+        }
+    }
+}
+
+criterion_group!(benches, by_key, chains, picks, by_headers, changes);
+criterion_main!(benches);
