@@ -8,7 +8,7 @@ use crate::target::Delivery;
 use crate::target::is_same;
 use crate::{Context, Counter, Group, Publication, Retained, ShareStrategy, Target, Terms, Verdict};
 use hashbrown::HashMap;
-use meridian_router::{Entry, FilterId, Index, TargetId};
+use meridian_router::{FilterId, Index, Matches, TargetId};
 use meridian_types::{Instant, Qos, SharedFilter, TopicFilter, TopicName};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
@@ -255,10 +255,7 @@ impl Broker {
     pub fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
         let retained = if publication.retain { self.retain(context, publication) } else { Ok(None) };
         let (retain_refused, retained_until) = (retained.is_err(), retained.unwrap_or_default());
-        let (route, was_cached) = context
-            .cache
-            .get(&self.index, publication.topic, |topic| self.resolve(&mut context.entries, topic));
-        context.counters.add(if was_cached { Counter::RouteCacheHits } else { Counter::RouteCacheMisses }, 1);
+        let route = self.route(context, publication.topic);
         if route.is_empty() {
             context.counters.add(Counter::Unmatched, 1);
             return Outcome { matched: false, retain_refused, retained_until };
@@ -350,19 +347,40 @@ impl Broker {
         Ok((publication.expires != Instant::NEVER).then_some(publication.expires))
     }
 
+    /// The route of a topic, by the thread's cache if nothing has changed that it depends on.
+    #[inline]
+    fn route(&self, context: &mut Context, topic: &str) -> Arc<Route> {
+        let cached = context.cache.get(0, topic.as_bytes(), |guard| self.index.is_current(guard));
+        if let Some(route) = cached {
+            context.counters.add(Counter::RouteCacheHits, 1);
+            return route.clone();
+        }
+        context.counters.add(Counter::RouteCacheMisses, 1);
+        self.look_up(context, topic)
+    }
+
+    #[cold]
+    fn look_up(&self, context: &mut Context, topic: &str) -> Arc<Route> {
+        let Ok(name) = TopicName::new(topic) else { return Arc::default() };
+        // Made before the look-up: a change in between makes the cached route stale rather than wrong.
+        let guard = self.index.guard(name);
+        let route = Arc::new(self.resolve(&mut context.matches, name));
+        context.cache.put(0, topic.as_bytes(), guard, route.clone(), route.size());
+        route
+    }
+
     /// Makes a route of what the index returns: one entry for each target, its subscriptions taken together.
-    fn resolve(&self, entries: &mut Vec<Entry>, topic: TopicName<'_>) -> Route {
-        entries.clear();
+    fn resolve(&self, matches: &mut Matches, topic: TopicName<'_>) -> Route {
+        matches.clear();
         // Held over the look-up: a number that the index still knows cannot pass to another target meanwhile.
         let registered = self.targets.read();
-        self.index.matches(topic, entries);
-        entries.sort_unstable();
-        let mut targets = Vec::with_capacity(entries.len());
+        self.index.matches(topic, matches.entries_mut());
+        let found = matches.group();
+        let mut targets = Vec::with_capacity(found.target_count());
         let mut groups = Vec::new();
-        for same in entries.chunk_by(|left, right| left.target == right.target) {
-            let id = same[0].target;
+        for (id, options) in found.iter() {
             match registered.slots.get(id.0 as usize) {
-                Some(Registered::Target(target)) => targets.push(route_target(id, target.clone(), same)),
+                Some(Registered::Target(target)) => targets.push(route_target(id, target.clone(), options)),
                 Some(Registered::Group(group)) => groups.push(group.clone()),
                 // Its owner is leaving: unsubscribed already, seen by the index a moment ago.
                 Some(Registered::Nobody | Registered::Reserved) | None => {}
@@ -372,8 +390,8 @@ impl Broker {
     }
 }
 
-fn route_target(id: TargetId, target: Arc<dyn Target>, entries: &[Entry]) -> RouteTarget {
-    let all = || entries.iter().map(|entry| SubscribeOptions::unpack(entry.options));
+fn route_target(id: TargetId, target: Arc<dyn Target>, options: &[u32]) -> RouteTarget {
+    let all = || options.iter().map(|&options| SubscribeOptions::unpack(options));
     let own = if all().all(|options| !options.no_local) {
         Own::Same
     } else if all().all(|options| options.no_local) {

@@ -3,7 +3,7 @@
 use crate::metrics::LocalCounters;
 use crate::route::RouteCache;
 use crate::{Counter, Encodings, Metrics, Target, Verdict};
-use meridian_router::Entry;
+use meridian_router::Matches;
 use meridian_types::Instant;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Context {
     /// Counted since the last [`Context::end_turn`].
     pub counters: LocalCounters,
     pub(crate) cache: RouteCache,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) matches: Matches,
     pub(crate) encodings: Encodings,
     /// Offers made since [`Context::take_offers`].
     pub(crate) offers: usize,
@@ -30,7 +30,7 @@ impl Context {
             now: Instant::default(),
             counters: LocalCounters::default(),
             cache: RouteCache::new(cache_bytes_max),
-            entries: Vec::new(),
+            matches: Matches::new(),
             encodings: Encodings::default(),
             offers: 0,
             touched: Vec::new(),
