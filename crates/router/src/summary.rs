@@ -19,10 +19,15 @@
 //!
 //! 3. Filters that the steps have covered from elsewhere are dropped.
 //!
-//! A filter is thought to be of as much interest as its literal levels leave open: each literal level divides it by 64,
-//! and a `#` at the end doubles it. So what filters of many levels say is given up before what those of few do, unless
-//! that saves far more, and a level at which hundreds of thousands differ in the same manner becomes a `+` first. Topics
-//! that are really published are not known here; whoever knows them may choose better.
+//! A filter is thought to be of as much interest as its literal levels leave open. Behind each beginning there are thought
+//! to be more words than filters name there: three for two that are named, 60 for 20, 900,000 for 100,000, and 64 at least
+//! at the first level; naming one divides the interest by that number, and a `#` doubles it. For the words of which there are many are ids, and other
+//! regions have others; those of which there are few are mostly the same everywhere. Topics that are really published
+//! are not known here; whoever knows them may choose better.
+//!
+//! The best step may save far more than is needed, or make earlier ones needless. If more than half of the budget is left
+//! unused, two other plans are tried, one without such steps, one that begins with the levels at which most differ; of
+//! the three results the one of least interest is the summary.
 //!
 //! The same set gives the same summary, in whatever order it comes. Reserved topics (`$SYS/…`) are never reached by a
 //! leading wildcard [MQTT-4.7.2-1], so each reserved first level keeps at least one filter of its own.
@@ -33,6 +38,7 @@ mod trie;
 
 use meridian_types::TopicFilter;
 
+use squeeze::Plan;
 use trie::{ROOT, Trie};
 
 /// How large a summary may be.
@@ -67,9 +73,9 @@ pub struct TooSmall {
 
 /// Finds filters that cover all of `filters` in `budget`.
 ///
-/// Cost: sorts the filters, builds a trie of about 80 bytes for each node of it, and then in the order of the levels of
-/// all filters, however many cover each other; if steps are needed, about that again for each level. A second or two
-/// for a million filters; meant for a thread that has the time.
+/// Cost: sorts the filters, builds a trie of about 80 bytes for each node of it, and takes a step or two for each level of
+/// each filter, however many cover each other; if something has to be given up, that again for each level, and up to
+/// three times. A second to some ten for a million filters; meant for a thread that has the time.
 ///
 /// # Errors
 /// [`TooSmall`] if the budget is less than what `#` and one filter for each reserved first level take.
@@ -95,17 +101,35 @@ pub fn summarize<'f>(
     let mut texts: Vec<&str> = filters.into_iter().map(canonical).collect();
     texts.sort_unstable();
     texts.dedup();
+    let overhead = budget.filter_overhead_bytes;
     let mut trie = Trie::new(&texts);
     cover::drop_covered(&mut trie, ROOT);
-    let widening_count = squeeze::squeeze(&mut trie, budget);
-    if widening_count > 0 {
-        cover::drop_covered(&mut trie, ROOT);
+    if trie.total_bytes(overhead) <= budget.bytes_max {
+        return Ok(Summary { bytes: trie.total_bytes(overhead), filters: trie.texts(), widening_count: 0 });
     }
-    let bytes = trie.total_bytes(budget.filter_overhead_bytes);
+    let mut widening_count = widen(&mut trie, budget, Plan::Best);
+    let bytes = trie.total_bytes(overhead);
     if bytes > budget.bytes_max {
         return Err(TooSmall { bytes_min: bytes, bytes_max: budget.bytes_max });
     }
-    Ok(Summary { filters: trie.texts(), bytes, widening_count })
+    let others = if bytes < budget.bytes_max / 2 { &[Plan::Small, Plan::Wide][..] } else { &[] };
+    for &plan in others {
+        let mut other = Trie::new(&texts);
+        cover::drop_covered(&mut other, ROOT);
+        let count = widen(&mut other, budget, plan);
+        let is_within = other.total_bytes(overhead) <= budget.bytes_max;
+        if is_within && squeeze::interest_in(&other) < squeeze::interest_in(&trie) {
+            (trie, widening_count) = (other, count);
+        }
+    }
+    Ok(Summary { bytes: trie.total_bytes(overhead), filters: trie.texts(), widening_count })
+}
+
+/// Brings a trie under its budget, as far as it can be; returns how many steps that took.
+fn widen(trie: &mut Trie<'_>, budget: Budget, plan: Plan) -> usize {
+    let count = squeeze::squeeze(trie, budget, plan);
+    cover::drop_covered(trie, ROOT);
+    count
 }
 
 /// The shorter of two filters that match the same, because no topic is empty.

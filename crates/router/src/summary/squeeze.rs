@@ -6,11 +6,23 @@ use std::collections::BinaryHeap;
 use super::trie::{NONE, Node, PLUS, ROOT, Size, Trie};
 use super::{Budget, cover};
 
-/// How much the interest of a filter is divided by for each literal level, in bits.
-const LEVEL_BITS: i32 = 6;
+/// How many words there are thought to be at the first level at least. It mostly names what it is all about.
+const WORDS_MIN: u64 = 64;
 
-/// How often a step is looked for that is just enough. One is, unless sizes were a little off.
-const FINISHES_MAX: usize = 8;
+/// What a `#` is thought to be of more interest than a `+`.
+const HASH_TIMES: f64 = 2.0;
+
+/// Which steps are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Always the best.
+    Best,
+    /// The best that does not leave half of the budget unused, as long as there is one.
+    Small,
+    /// Always the best if the words of which there are many were no more telling than others. So levels at which very
+    /// many differ go first, and then others may stay that had gone before them.
+    Wide,
+}
 
 /// A step that could be taken.
 #[derive(Clone, Copy)]
@@ -18,8 +30,8 @@ struct Step {
     gain: Gain,
     node: u32,
     kind: Kind,
-    /// The node's literal levels when the gain was found.
-    literal_count: u32,
+    /// The interest in all below the node when the gain was found.
+    interest: f64,
     /// The node's size when the gain was found.
     size: Size,
 }
@@ -34,6 +46,12 @@ struct Gain {
 }
 
 impl Gain {
+    /// The same at a place of `times` the interest.
+    fn at(self, times: f64) -> Self {
+        // Where interest is too little for a number, it stays so.
+        Self { added: if times.is_nan() { self.added } else { self.added * times }, ..self }
+    }
+
     /// Bytes saved for each unit of interest added.
     fn score(self) -> f64 {
         self.saved as f64 / self.added.max(f64::MIN_POSITIVE)
@@ -50,35 +68,53 @@ enum Kind {
 }
 
 /// Takes steps until the filters are within their budget, or none is left; returns how many.
-pub(super) fn squeeze(trie: &mut Trie<'_>, budget: Budget) -> usize {
+pub(super) fn squeeze(trie: &mut Trie<'_>, budget: Budget, plan: Plan) -> usize {
     let overhead = budget.filter_overhead_bytes;
-    if trie.total_bytes(overhead) <= budget.bytes_max {
-        return 0;
-    }
-    let mut squeezer = Squeezer { trie, overhead, steps: BinaryHeap::new(), suffixes: Vec::new() };
+    let mut squeezer = Squeezer { trie, plan, overhead, steps: BinaryHeap::new(), suffixes: Vec::new() };
     for node in 0..squeezer.trie.nodes.len() as u32 {
         squeezer.offer(node);
     }
     let mut count = 0;
-    let mut finish_count = 0;
-    while squeezer.missing(budget) > 0 {
-        let Some(step) = squeezer.steps.pop() else { break };
-        let Some(mut step) = squeezer.renew(step) else { continue };
-        if step.gain.saved > squeezer.missing(budget) && finish_count < FINISHES_MAX {
-            finish_count += 1;
-            step = squeezer.finish_with(step, budget);
+    // Steps that save too much, the best first.
+    let mut large = Vec::new();
+    loop {
+        let total = squeezer.trie.total_bytes(squeezer.overhead);
+        if total <= budget.bytes_max {
+            return count;
         }
-        match step.kind {
-            Kind::Hash => squeezer.cut(step.node),
-            Kind::Plus => squeezer.merge_children(step.node),
+        let Some(step) = squeezer.steps.pop() else {
+            // Nothing less will do.
+            let Some(step) = squeezer.take_least(&mut large) else { return count };
+            squeezer.take(&step);
+            count += 1;
+            continue;
+        };
+        let Some(step) = squeezer.renew(step) else { continue };
+        if plan == Plan::Small && total as i64 - step.gain.saved < budget.bytes_max as i64 / 2 {
+            large.push(step);
+            continue;
         }
+        squeezer.take(&step);
         count += 1;
     }
-    count
+}
+
+/// What the filters of a trie are thought to be of interest together.
+pub(super) fn interest_in(trie: &Trie<'_>) -> f64 {
+    let mut total = 0.0;
+    let mut stack = vec![(ROOT, 1.0)];
+    while let Some((id, interest)) = stack.pop() {
+        let node = &trie.nodes[id as usize];
+        let times = f64::from(u8::from(node.ends)) + HASH_TIMES * f64::from(u8::from(node.ends_below));
+        total += times * interest;
+        stack.extend(trie.children_of(id).map(|child| (child, interest * share(trie, Plan::Best, child))));
+    }
+    total
 }
 
 struct Squeezer<'s, 't> {
     trie: &'s mut Trie<'t>,
+    plan: Plan,
     overhead: usize,
     steps: BinaryHeap<Step>,
     /// Room for [`Self::plus_gain`].
@@ -86,14 +122,14 @@ struct Squeezer<'s, 't> {
 }
 
 /// What a filter says behind some node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 struct Suffix {
     hash: u64,
-    /// It has it already behind a `+`.
+    /// There is no such filter behind the node's `+` yet.
     is_new: bool,
-    literal_count: u32,
+    /// Which part of the interest in all behind the node it is thought to have.
+    interest: f64,
     bytes: u32,
-    ends_below: bool,
 }
 
 impl Squeezer<'_, '_> {
@@ -109,69 +145,45 @@ impl Squeezer<'_, '_> {
     }
 
     fn offer_kind(&mut self, node: u32, kind: Kind) {
-        let (literal_count, prefix) = self.place(node);
+        let (interest, prefix) = self.place(node);
         let gain = match kind {
-            Kind::Plus => self.plus_gain(node, literal_count, prefix),
-            Kind::Hash => self.hash_gain(node, literal_count, prefix),
+            Kind::Plus => self.plus_gain(node, interest, prefix),
+            Kind::Hash => self.hash_gain(node, interest, prefix),
         };
         if let Some(gain) = gain {
             let size = self.trie.nodes[node as usize].size;
-            self.steps.push(Step { gain, node, kind, literal_count, size });
+            self.steps.push(Step { gain, node, kind, interest, size });
         }
     }
 
-    /// Bytes that are still too many.
-    fn missing(&self, budget: Budget) -> i64 {
-        self.trie.total_bytes(self.overhead) as i64 - budget.bytes_max as i64
-    }
-
-    /// Of the steps that save enough to be the last, `step` among them, the one that adds least.
-    fn finish_with(&mut self, step: Step, budget: Budget) -> Step {
-        let missing = self.missing(budget);
-        let is_less = |one: &Step, other: &Step| {
-            one.gain.added.total_cmp(&other.gain.added).then_with(|| other.cmp(one)) == Ordering::Less
-        };
-        let enough = self.steps.iter().filter(|other| other.gain.saved >= missing);
-        let best = enough.fold(step, |best, other| if is_less(other, &best) { *other } else { best });
-        if best.node == step.node && best.kind == step.kind {
-            return step;
-        }
-        let Some(best) = self.refresh(best).filter(|best| best.gain.saved >= missing) else { return step };
-        // The other stays on the heap too; when it comes up it is found to be of no more use.
-        self.steps.push(step);
-        best
-    }
-
-    /// How many literal levels lead to a node, and how many bytes its levels have: -1 at the root, where the separator
-    /// is missing that all other levels have.
-    fn place(&self, node: u32) -> (u32, i64) {
-        let (mut literal_count, mut prefix) = (0, -1);
+    /// The interest in all below a node, and how many bytes its levels have: -1 at the root, where the separator is
+    /// missing that all other levels have.
+    fn place(&self, node: u32) -> (f64, i64) {
+        let (mut interest, mut prefix) = (1.0, -1);
         let mut at = node;
         while at != ROOT {
             prefix += 1 + self.trie.word_len(at) as i64;
-            literal_count += u32::from(self.trie.nodes[at as usize].word != PLUS);
+            interest *= share(self.trie, self.plan, at);
             at = self.trie.nodes[at as usize].parent;
         }
-        (literal_count, prefix)
+        (interest, prefix)
     }
 
     /// The gain of [`Kind::Hash`] at a node.
-    fn hash_gain(&self, node: u32, literal_count: u32, prefix: i64) -> Option<Gain> {
+    fn hash_gain(&self, node: u32, interest: f64, prefix: i64) -> Option<Gain> {
         let mut size = self.trie.nodes[node as usize].size;
         if node == ROOT {
             for child in self.trie.literal_children(ROOT).filter(|&child| self.trie.is_reserved(child)) {
-                let Size { filters, bytes } = self.trie.size_in_parent(child);
-                size.filters -= filters;
-                size.bytes -= bytes;
+                size = size.minus(self.trie.size_in_parent(child));
             }
         }
         let each = prefix + self.overhead as i64;
         let saved = size.bytes as i64 + size.filters as i64 * each - (each + 2);
-        (saved > 0 && size.filters > 0).then(|| Gain { saved, added: 2.0 * interest(literal_count) })
+        (saved > 0 && size.filters > 0).then_some(Gain { saved, added: HASH_TIMES * interest })
     }
 
     /// The gain of [`Kind::Plus`] at a node. Cost: a step for each node below it, and sorting the filters there.
-    fn plus_gain(&mut self, node: u32, literal_count: u32, prefix: i64) -> Option<Gain> {
+    fn plus_gain(&mut self, node: u32, interest: f64, prefix: i64) -> Option<Gain> {
         let trie = &*self.trie;
         let plus = trie.nodes[node as usize].plus;
         let mut merged_count = 0;
@@ -181,20 +193,19 @@ impl Squeezer<'_, '_> {
             let Size { filters, bytes } = trie.size_in_parent(child);
             bytes_before += bytes as i64 + filters as i64 * (prefix + self.overhead as i64);
             merged_count += 1;
-            append_suffixes(trie, child, child != plus, &mut self.suffixes);
+            append_suffixes(trie, self.plan, child, child != plus, &mut self.suffixes);
         }
         if merged_count < 2 {
             return None;
         }
-        // Of two that are the same, the one that is there already comes first.
-        self.suffixes.sort_unstable();
-        self.suffixes.dedup_by_key(|suffix| suffix.hash);
+        // Of those that are the same, one that is there already comes first.
+        self.suffixes.sort_unstable_by_key(|suffix| (suffix.hash, suffix.is_new));
         let (mut bytes_after, mut added) = (0, 0.0);
-        for suffix in &self.suffixes {
-            bytes_after += prefix + 2 + i64::from(suffix.bytes) + self.overhead as i64;
-            if suffix.is_new {
-                let times = if suffix.ends_below { 2.0 } else { 1.0 };
-                added += times * interest(literal_count + suffix.literal_count);
+        for same in self.suffixes.chunk_by(|one, other| one.hash == other.hash) {
+            bytes_after += prefix + 2 + i64::from(same[0].bytes) + self.overhead as i64;
+            if same[0].is_new {
+                let unseen = 1.0 - same.len() as f64 / words(trie, self.plan, node) as f64;
+                added += interest * same[0].interest * unseen;
             }
         }
         let saved = bytes_before - bytes_after;
@@ -217,21 +228,38 @@ impl Squeezer<'_, '_> {
         if is_removed {
             return None;
         }
-        let (literal_count, prefix) = self.place(step.node);
+        let (interest, prefix) = self.place(step.node);
         let gain = match step.kind {
-            Kind::Hash => self.hash_gain(step.node, literal_count, prefix)?,
+            Kind::Hash => self.hash_gain(step.node, interest, prefix)?,
             // Found again, at the price of reading all that is below, when that has shrunk by a quarter: a gain that is
             // a little off costs a little interest at most.
             Kind::Plus if size.bytes < step.size.bytes / 4 * 3 || size.bytes > step.size.bytes => {
-                self.plus_gain(step.node, literal_count, prefix)?
+                self.plus_gain(step.node, interest, prefix)?
             }
             Kind::Plus if self.mergeable(step.node).nth(1).is_none() => return None,
             Kind::Plus => {
-                let ratio = interest(literal_count) / interest(step.literal_count);
-                Gain { added: step.gain.added * ratio, ..step.gain }
+                return Some(Step { gain: step.gain.at(interest / step.interest), interest, ..step });
             }
         };
-        Some(Step { gain, literal_count, size, ..step })
+        Some(Step { gain, interest, size, ..step })
+    }
+
+    /// Takes from steps that all save too much the one that adds least; the others go back to the heap.
+    fn take_least(&mut self, large: &mut Vec<Step>) -> Option<Step> {
+        let steps: Vec<Step> = large.drain(..).filter_map(|step| self.refresh(step)).collect();
+        let least = steps
+            .iter()
+            .copied()
+            .min_by(|one, other| one.gain.added.total_cmp(&other.gain.added).then_with(|| other.cmp(one)));
+        self.steps.extend(steps);
+        least
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step.kind {
+            Kind::Hash => self.cut(step.node),
+            Kind::Plus => self.merge_children(step.node),
+        }
     }
 
     /// The children of a node that a `+` covers.
@@ -313,29 +341,40 @@ impl Squeezer<'_, '_> {
     }
 }
 
-/// The interest that a filter of so many literal levels is thought to be of.
-fn interest(literal_count: u32) -> f64 {
-    f64::exp2(f64::from(-LEVEL_BITS * literal_count as i32))
+/// How many words there are thought to be at the level behind a node: those named there, and the more besides the more
+/// these are. 3 for 2, 60 for 20, 5,500 for 1,000, 900,000 for 100,000.
+fn words(trie: &Trie<'_>, plan: Plan, node: u32) -> u64 {
+    let count = u64::from(trie.nodes[node as usize].word_count.max(1));
+    let (words, least) = match plan {
+        Plan::Wide => (count * 4, WORDS_MIN),
+        Plan::Best | Plan::Small => (count * u64::from(2 + count.ilog2()) / 2, 2),
+    };
+    words.max(if node == ROOT { WORDS_MIN } else { least })
+}
+
+/// Which part of the interest in all below its parent a node is thought to have.
+fn share(trie: &Trie<'_>, plan: Plan, node: u32) -> f64 {
+    let Node { word, parent, .. } = trie.nodes[node as usize];
+    if word == PLUS { 1.0 } else { 1.0 / words(trie, plan, parent) as f64 }
 }
 
 /// Appends what each filter at and below `node` says behind it.
-fn append_suffixes(trie: &Trie<'_>, node: u32, is_new: bool, suffixes: &mut Vec<Suffix>) {
-    let here = Suffix { hash: 0, is_new, literal_count: 0, bytes: 0, ends_below: false };
-    let mut stack = vec![(node, here)];
+fn append_suffixes(trie: &Trie<'_>, plan: Plan, node: u32, is_new: bool, suffixes: &mut Vec<Suffix>) {
+    let mut stack = vec![(node, Suffix { hash: 0, is_new, interest: 1.0, bytes: 0 })];
     while let Some((id, suffix)) = stack.pop() {
         let node = &trie.nodes[id as usize];
         if node.ends {
             suffixes.push(suffix);
         }
         if node.ends_below {
-            let hash = mix(suffix.hash, u32::MAX);
-            suffixes.push(Suffix { hash, bytes: suffix.bytes + 2, ends_below: true, ..suffix });
+            let Suffix { hash, interest, bytes, .. } = suffix;
+            let hash = mix(hash, u32::MAX);
+            suffixes.push(Suffix { hash, is_new, interest: HASH_TIMES * interest, bytes: bytes + 2 });
         }
         stack.extend(trie.children_of(id).map(|child| {
-            let word = trie.nodes[child as usize].word;
-            let literal_count = suffix.literal_count + u32::from(word != PLUS);
+            let hash = mix(suffix.hash, trie.nodes[child as usize].word);
             let bytes = suffix.bytes + 1 + trie.word_len(child) as u32;
-            (child, Suffix { hash: mix(suffix.hash, word), literal_count, bytes, ..suffix })
+            (child, Suffix { hash, is_new, interest: suffix.interest * share(trie, plan, child), bytes })
         }));
     }
 }

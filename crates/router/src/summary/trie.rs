@@ -46,6 +46,9 @@ pub(super) struct Node {
     /// The filter of these levels and `#` is in the set.
     pub(super) ends_below: bool,
     pub(super) is_removed: bool,
+    child_count: u32,
+    /// The most children by literal words that it has had.
+    pub(super) word_count: u32,
     pub(super) size: Size,
 }
 
@@ -195,6 +198,8 @@ impl<'t> Trie<'t> {
             ends: false,
             ends_below: false,
             is_removed: false,
+            child_count: 0,
+            word_count: 0,
             size: Size::default(),
         });
         if parent != NONE {
@@ -211,7 +216,10 @@ impl<'t> Trie<'t> {
             self.nodes[parent as usize].plus = id;
             return;
         }
-        let next = std::mem::replace(&mut self.nodes[parent as usize].first, id);
+        let above = &mut self.nodes[parent as usize];
+        above.child_count += 1;
+        above.word_count = above.word_count.max(above.child_count);
+        let next = std::mem::replace(&mut above.first, id);
         self.nodes[id as usize].next = next;
         self.nodes[id as usize].previous = NONE;
         if next != NONE {
@@ -228,6 +236,7 @@ impl<'t> Trie<'t> {
             self.nodes[parent as usize].plus = NONE;
             return;
         }
+        self.nodes[parent as usize].child_count -= 1;
         match previous {
             NONE => self.nodes[parent as usize].first = next,
             previous => self.nodes[previous as usize].next = next,
