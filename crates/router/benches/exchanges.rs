@@ -1,11 +1,13 @@
 //! Routing through exchanges of each kind, with few bindings and with many, and changing them.
 //!
-//! `cargo bench -p meridian-router --bench exchanges`. Keys come in an order that defeats the caches. Before the timings
-//! it prints how long the bindings took to make, the slowest of them, and their memory.
+//! `cargo bench -p meridian-router --bench exchanges`. Times are the thread's CPU time, so that a busy machine does not
+//! count. Keys come in an order that defeats the caches. Before the timings it prints what making the bindings cost: CPU
+//! time, the wall time of the slowest, memory.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
 use meridian_router::exchange::{
     Binding, ExchangeId, ExchangeKind, HashOn, HeaderValue, Headers, Message, Scratch,
@@ -17,6 +19,45 @@ const ELSEWHERE: u32 = 10_000;
 
 /// Messages that a benchmark goes through in turn.
 const MESSAGES: u32 = 100_000;
+
+/// CPU time of this thread, as the kernel counts it.
+struct CpuTime;
+
+fn cpu_time() -> Duration {
+    let statistics =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts a thread's time");
+    let nanos = statistics.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("the first number is nanoseconds"))
+}
+
+impl Measurement for CpuTime {
+    type Intermediate = Duration;
+    type Value = Duration;
+
+    fn start(&self) -> Duration {
+        cpu_time()
+    }
+
+    fn end(&self, start: Duration) -> Duration {
+        cpu_time() - start
+    }
+
+    fn add(&self, one: &Duration, other: &Duration) -> Duration {
+        *one + *other
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        WallTime.to_f64(value)
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
 
 fn to(number: u32) -> Destination {
     Destination::Target(TargetId(number))
@@ -37,7 +78,7 @@ fn filled(
     let name = format!("{kind:?}");
     let id = exchanges.declare(kind).expect("far from the limit");
     let bytes = exchanges.memory_bytes();
-    let (start, mut slowest) = (Instant::now(), Duration::ZERO);
+    let (start, mut slowest) = (cpu_time(), Duration::ZERO);
     for number in 0..count {
         let one = Instant::now();
         bind(id, scattered(number, count));
@@ -45,7 +86,7 @@ fn filled(
     }
     println!(
         "{name}: {count} bindings, {:?} each, slowest {slowest:?}, {} B each",
-        start.elapsed() / count,
+        (cpu_time() - start) / count,
         (exchanges.memory_bytes() - bytes) / count as usize,
     );
     id
@@ -62,7 +103,7 @@ fn bind_key(exchanges: &Exchanges, source: ExchangeId, number: u32, key: &str) {
 
 /// Times routing of messages with the keys given.
 fn route_keys(
-    criterion: &mut Criterion,
+    criterion: &mut Criterion<CpuTime>,
     name: &str,
     exchanges: &Exchanges,
     from: ExchangeId,
@@ -89,7 +130,7 @@ fn crowded() -> Exchanges {
     exchanges
 }
 
-fn by_key(criterion: &mut Criterion) {
+fn by_key(criterion: &mut Criterion<CpuTime>) {
     for (name, exchanges) in [("alone", Exchanges::new()), ("10,000 elsewhere", crowded())] {
         for count in [10u32, 10_000, 1_000_000] {
             if count == 1_000_000 && name != "alone" {
@@ -115,7 +156,7 @@ fn by_key(criterion: &mut Criterion) {
     }
 }
 
-fn chains(criterion: &mut Criterion) {
+fn chains(criterion: &mut Criterion<CpuTime>) {
     let exchanges = Exchanges::new();
     let ids: Vec<_> =
         (0..10).map(|_| exchanges.declare(ExchangeKind::Fanout).expect("an exchange")).collect();
@@ -129,7 +170,7 @@ fn chains(criterion: &mut Criterion) {
         .bench_function("generation", |bencher| bencher.iter(|| exchanges.generation(black_box(&regions))));
 }
 
-fn picks(criterion: &mut Criterion) {
+fn picks(criterion: &mut Criterion<CpuTime>) {
     let exchanges = Exchanges::new();
     let keys: Vec<String> = (0..MESSAGES).map(key_of).collect();
     let kinds = [
@@ -157,7 +198,7 @@ fn bind_conditions(exchanges: &Exchanges, source: ExchangeId, number: u32, mode:
     exchanges.bind(&binding).expect("a binding");
 }
 
-fn by_headers(criterion: &mut Criterion) {
+fn by_headers(criterion: &mut Criterion<CpuTime>) {
     for count in [10u32, 10_000, 1_000_000] {
         let exchanges = Exchanges::new();
         let headers = filled(&exchanges, ExchangeKind::Headers, count, |id, number| {
@@ -191,7 +232,7 @@ fn by_headers(criterion: &mut Criterion) {
     }
 }
 
-fn changes(criterion: &mut Criterion) {
+fn changes(criterion: &mut Criterion<CpuTime>) {
     for count in [10u32, 10_000] {
         let exchanges = Exchanges::new();
         for (kind, key) in [
@@ -214,5 +255,9 @@ fn changes(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, by_key, chains, picks, by_headers, changes);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = by_key, chains, picks, by_headers, changes
+}
 criterion_main!(benches);

@@ -287,7 +287,7 @@ impl Exchanges {
         let of_exchange = |exchange: Arc<Exchange>| {
             let state = match &exchange.state {
                 State::Direct => 0,
-                State::Fanout(set) | State::Headers(set) => set.load().memory_bytes(),
+                State::Fanout(set) | State::Headers { always: set, .. } => set.load().memory_bytes(),
                 State::Topic(patterns) => patterns.memory_bytes(),
                 State::Picking(pool, _) => pool.load().memory_bytes(),
             };

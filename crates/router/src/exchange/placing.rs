@@ -1,6 +1,9 @@
 //! Putting bindings into the structures that readers route by, and taking them out again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
 
 use super::ExchangeKind;
 use super::arguments::{self, Argument, Mode};
@@ -18,11 +21,13 @@ impl Graph {
         let spots = match &self.exchange(record.source).state {
             State::Direct => {
                 let place = self.place_of_key(record.source, &record.key);
-                Spots::One(push_row(&self.keys, place, || record.key.clone(), dest))
+                Spots::One(push_row(&self.keys, place, dest))
             }
             State::Fanout(set) => Spots::One(push(set, dest)),
             State::Topic(patterns) => patterns.insert(&record.key, dest).map_or(Spots::None, Spots::One),
-            State::Headers(always) => self.place_conditions(record, dest, always),
+            State::Headers { always, presence_count } => {
+                self.place_conditions(record, dest, always, presence_count)
+            }
             State::Picking(pool, _) => {
                 pool.store(Arc::new(pool.load().with(member_of(record, dest, weight))));
                 Spots::None
@@ -38,18 +43,18 @@ impl Graph {
         match (&self.exchange(record.source).state, &record.spots) {
             (State::Direct, Spots::One(at)) => {
                 let place = self.place_of_key(record.source, &record.key);
-                self.keys.update(place, || record.key.clone(), |set| set.with_replaced(*at, dest));
+                self.keys.update(place, |set| set.with_replaced(*at, dest));
             }
-            (State::Fanout(set) | State::Headers(set), Spots::One(at)) => {
+            (State::Fanout(set) | State::Headers { always: set, .. }, Spots::One(at)) => {
                 set.store(Arc::new(set.load().with_replaced(*at, dest)));
             }
             (State::Topic(patterns), Spots::One(twin)) => patterns.replace(&record.key, dest, Some(*twin)),
             (State::Topic(patterns), _) => patterns.replace(&record.key, dest, None),
-            (State::Headers(_), _) => {
+            (State::Headers { .. }, _) => {
                 for (condition, text, at) in registrations(record) {
                     let candidate = Candidate { dest, condition, arguments: record.arguments.clone() };
                     let place = self.place_of_condition(record.source, text);
-                    self.pairs.update(place, || text.into(), |set| set.with_replaced(at, candidate));
+                    self.pairs.update(place, |set| set.with_replaced(at, candidate));
                 }
             }
             (State::Picking(pool, _), _) => {
@@ -69,7 +74,7 @@ impl Graph {
                     registry.record_mut(moved.binding).spots = Spots::One(at);
                 }
             }
-            (State::Fanout(set) | State::Headers(set), Spots::One(at)) => {
+            (State::Fanout(set) | State::Headers { always: set, .. }, Spots::One(at)) => {
                 let at = *at;
                 let (shorter, moved) = set.load().without(at);
                 set.store(Arc::new(shorter));
@@ -81,7 +86,9 @@ impl Graph {
                 patterns.remove(&record.key, record.to, Some(*twin))
             }
             (State::Topic(patterns), _) => patterns.remove(&record.key, record.to, None),
-            (State::Headers(_), _) => self.displace_conditions(registry, id),
+            (State::Headers { presence_count, .. }, _) => {
+                self.displace_conditions(registry, id, presence_count);
+            }
             (State::Picking(pool, _), _) => pool.store(Arc::new(pool.load().without(id))),
             (State::Direct | State::Fanout(_), _) => unreachable!("such a binding has a place in a set"),
         }
@@ -92,12 +99,12 @@ impl Graph {
         match kind {
             ExchangeKind::Direct => {
                 let place = self.place_of_key(record.source, &record.key);
-                self.keys.update(place, || record.key.clone(), |_| Set::default());
+                self.keys.update(place, |_| Set::default());
             }
             ExchangeKind::Headers => {
                 for (_, text, _) in registrations(record) {
                     let place = self.place_of_condition(record.source, text);
-                    self.pairs.update(place, || text.into(), |_| Set::default());
+                    self.pairs.update(place, |_| Set::default());
                 }
             }
             _ => {}
@@ -110,12 +117,22 @@ impl Graph {
     }
 
     /// Registers a headers binding: under its least crowded condition if all must be met, else under each.
-    fn place_conditions(&self, record: &Record, dest: Dest, always: &arc_swap::ArcSwap<Set<Dest>>) -> Spots {
+    fn place_conditions(
+        &self,
+        record: &Record,
+        dest: Dest,
+        always: &ArcSwap<Set<Dest>>,
+        presence_count: &AtomicUsize,
+    ) -> Spots {
         let conditions: Vec<Argument<'_>> = arguments::conditions(&record.arguments).collect();
         let add = |at: usize| {
             let candidate = Candidate { dest, condition: at as u32, arguments: record.arguments.clone() };
             let text = conditions[at].text;
-            push_row(&self.pairs, self.place_of_condition(record.source, text), || text.into(), candidate)
+            if arguments::is_presence(text) {
+                // Before the row, so that a reader that could see the row looks for it.
+                presence_count.fetch_add(1, Ordering::AcqRel);
+            }
+            push_row(&self.pairs, self.place_of_condition(record.source, text), candidate)
         };
         if arguments::mode_of(&record.arguments) == Mode::Any {
             return Spots::Many((0..conditions.len()).map(add).collect());
@@ -132,7 +149,7 @@ impl Graph {
         }
     }
 
-    fn displace_conditions(&self, registry: &mut Registry, id: u32) {
+    fn displace_conditions(&self, registry: &mut Registry, id: u32, presence_count: &AtomicUsize) {
         let spots = std::mem::take(&mut registry.record_mut(id).spots);
         let record = registry.record(id);
         let block = record.arguments.clone();
@@ -141,6 +158,9 @@ impl Graph {
             let text =
                 arguments::conditions(&block).nth(condition as usize).expect("as it was registered").text;
             let moved = take_from_row(&self.pairs, self.place_of_condition(source, text), at);
+            if arguments::is_presence(text) {
+                presence_count.fetch_sub(1, Ordering::AcqRel);
+            }
             let Some(moved) = moved else { return };
             match &mut registry.record_mut(moved.dest.binding).spots {
                 Spots::Many(places) => places[moved.condition as usize] = at,
@@ -179,7 +199,7 @@ fn member_of(record: &Record, dest: Dest, weight: u32) -> Member {
 }
 
 /// Adds to a set that is read behind a pointer; returns the place.
-fn push(set: &arc_swap::ArcSwap<Set<Dest>>, dest: Dest) -> u32 {
+fn push(set: &ArcSwap<Set<Dest>>, dest: Dest) -> u32 {
     let old = set.load();
     let at = old.len() as u32;
     set.store(Arc::new(old.with(dest)));
@@ -187,14 +207,9 @@ fn push(set: &arc_swap::ArcSwap<Set<Dest>>, dest: Dest) -> u32 {
 }
 
 /// Adds to a row; returns the place.
-fn push_row<T: Clone>(
-    table: &RowTable<T>,
-    place: Place<'_>,
-    key: impl FnOnce() -> Arc<[u8]>,
-    item: T,
-) -> u32 {
+fn push_row<T: Clone>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
     let mut at = 0;
-    table.update(place, key, |set| {
+    table.update(place, |set| {
         at = set.len() as u32;
         set.with(item)
     });
@@ -204,14 +219,10 @@ fn push_row<T: Clone>(
 /// Takes from a row that is there; returns the item that has the place now, if there is one.
 fn take_from_row<T: Clone>(table: &RowTable<T>, place: Place<'_>, at: u32) -> Option<T> {
     let mut moved = None;
-    table.update(
-        place,
-        || place.key.into(),
-        |set| {
-            let (shorter, last) = set.without(at);
-            moved = last;
-            shorter
-        },
-    );
+    table.update(place, |set| {
+        let (shorter, last) = set.without(at);
+        moved = last;
+        shorter
+    });
     moved
 }

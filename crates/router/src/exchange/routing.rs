@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use foldhash::fast::RandomState;
@@ -70,8 +70,13 @@ pub(super) enum State {
     Direct,
     Fanout(ArcSwap<Set<Dest>>),
     Topic(Box<Patterns>),
-    /// Those with conditions are in the table of pairs; here are those that match every message.
-    Headers(ArcSwap<Set<Dest>>),
+    /// Those with conditions are in the table of pairs.
+    Headers {
+        /// Those without, which match every message.
+        always: ArcSwap<Set<Dest>>,
+        /// Registrations under a condition of presence: without any, no look-up for one is needed.
+        presence_count: AtomicUsize,
+    },
     Picking(ArcSwap<Pool>, HashOn),
 }
 
@@ -82,7 +87,9 @@ impl Exchange {
             ExchangeKind::Direct => State::Direct,
             ExchangeKind::Fanout => State::Fanout(ArcSwap::default()),
             ExchangeKind::Topic => State::Topic(Box::new(Patterns::new())),
-            ExchangeKind::Headers => State::Headers(ArcSwap::default()),
+            ExchangeKind::Headers => {
+                State::Headers { always: ArcSwap::default(), presence_count: AtomicUsize::new(0) }
+            }
             ExchangeKind::ConsistentHash(on) => State::Picking(pool(Pick::Consistent), on.clone()),
             ExchangeKind::ModulusHash => State::Picking(pool(Pick::Modulus), HashOn::Key),
             ExchangeKind::Random => State::Picking(pool(Pick::Random), HashOn::Key),
@@ -304,10 +311,10 @@ impl Walk<'_> {
             }
             State::Fanout(set) => sink.deliver_all(&set.load()),
             State::Topic(patterns) => self.message.keys().for_each(|key| patterns.route(key, sink)),
-            State::Headers(always) => {
+            State::Headers { always, presence_count } => {
                 self.is_cacheable = false;
                 sink.deliver_all(&always.load());
-                self.visit_pairs(at, sink);
+                self.visit_pairs(at, presence_count.load(Ordering::Acquire) > 0, sink);
             }
             State::Picking(pool, on) => {
                 if let Some(dest) = self.pick(&pool.load(), on) {
@@ -318,20 +325,27 @@ impl Walk<'_> {
     }
 
     /// Delivers to headers bindings with conditions: looks up what each header could satisfy.
-    fn visit_pairs(&mut self, at: u32, sink: &mut Sink<'_>) {
+    fn visit_pairs(&mut self, at: u32, has_presence: bool, sink: &mut Sink<'_>) {
         if !std::mem::replace(&mut self.has_headers, true) {
             self.headers.load(self.message.attributes, &self.graph.hasher);
         }
         for header in self.headers.iter() {
-            for (text, hash) in [header.pair, header.name] {
-                self.graph.pairs.find(self.graph.place(at, text, hash), |candidates| {
-                    candidates.visit(&mut |run: &[Candidate]| {
-                        let matching = run.iter().filter(|candidate| candidate.matches(self.headers));
-                        matching.for_each(|candidate| sink.deliver(candidate.dest));
-                    });
-                });
+            self.visit_condition(at, header.pair, sink);
+            if has_presence {
+                self.visit_condition(at, header.name, sink);
             }
         }
+    }
+
+    /// Delivers to the bindings registered under a condition that is met, if their others are met too.
+    #[inline]
+    fn visit_condition(&self, at: u32, (text, hash): (&[u8], u64), sink: &mut Sink<'_>) {
+        self.graph.pairs.find(self.graph.place(at, text, hash), |candidates| {
+            candidates.visit(&mut |run: &[Candidate]| {
+                let matching = run.iter().filter(|candidate| candidate.matches(self.headers));
+                matching.for_each(|candidate| sink.deliver(candidate.dest));
+            });
+        });
     }
 
     fn pick(&mut self, pool: &Pool, on: &HashOn) -> Option<Dest> {

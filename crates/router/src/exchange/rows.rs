@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
+use smallvec::SmallVec;
 
 use super::set::Set;
 use super::spine::Spine;
@@ -17,17 +18,24 @@ const ROWS_PER_SEGMENT_MIN: usize = 4;
 /// One key of one exchange.
 #[derive(Clone)]
 struct Row<T> {
-    key: Arc<[u8]>,
     exchange: u32,
+    /// Where its key ends in the segment's keys; it starts where the row's before ends.
+    key_end: u32,
     set: Set<T>,
 }
 
 /// Rows whose hashes end alike. Immutable: a change replaces the segment.
+///
+/// Keys lie side by side rather than each on its own, so that copying a segment touches no memory but the segment's.
 struct Segment<T> {
     /// The hash of each row.
-    tags: Box<[u32]>,
+    tags: Tags,
     rows: Box<[Row<T>]>,
+    keys: Box<[u8]>,
 }
+
+/// Most segments have their tags within, which saves a look-up a step.
+type Tags = SmallVec<[u32; 16]>;
 
 /// Where a row is or would be.
 #[derive(Clone, Copy)]
@@ -81,36 +89,26 @@ impl<T: Clone> RowTable<T> {
     }
 
     /// Puts what `change` makes of a row's set in its place. An empty set stands for no row, before and after.
-    ///
-    /// `key` gives the row's key if it is new.
-    pub(super) fn update(
-        &self,
-        place: Place<'_>,
-        key: impl FnOnce() -> Arc<[u8]>,
-        change: impl FnOnce(&Set<T>) -> Set<T>,
-    ) {
+    pub(super) fn update(&self, place: Place<'_>, change: impl FnOnce(&Set<T>) -> Set<T>) {
         let tag = tag_of(place.hash);
         let index = segment_of(tag, self.shape.load(Ordering::Relaxed));
         let slot = self.slots.get_or_make(index);
         let old = slot.load_full();
-        let (tags, rows) = old.as_deref().map_or((&[][..], &[][..]), |old| (&*old.tags, &*old.rows));
         let found = old.as_deref().and_then(|old| old.find(tag, place));
         let empty = Set::default();
-        let set = change(found.map_or(&empty, |at| &rows[at].set));
-        let kept = (0..rows.len()).filter(|at| Some(*at) != found);
-        let mut new_tags: Vec<u32> = Vec::with_capacity(rows.len() + 1);
-        let mut new_rows: Vec<Row<T>> = Vec::with_capacity(rows.len() + 1);
-        for at in kept {
-            new_tags.push(tags[at]);
-            new_rows.push(rows[at].clone());
+        let set = change(match (&old, found) {
+            (Some(old), Some(at)) => &old.rows[at].set,
+            _ => &empty,
+        });
+        let mut new = Builder::new(old.as_deref().map_or(0, |old| old.rows.len()) + 1);
+        if let Some(old) = &old {
+            (0..old.rows.len()).filter(|at| Some(*at) != found).for_each(|at| new.copy(old, at));
         }
         let is_there = !set.is_empty();
         if is_there {
-            let key = found.map_or_else(key, |at| rows[at].key.clone());
-            new_tags.push(tag);
-            new_rows.push(Row { key, exchange: place.exchange, set });
+            new.push(tag, place.exchange, place.key, set);
         }
-        slot.store(Segment::new(new_tags, new_rows));
+        slot.store(new.finish());
         match (found.is_some(), is_there) {
             (false, true) => self.grown(),
             (true, false) => self.shrunk(),
@@ -118,13 +116,16 @@ impl<T: Clone> RowTable<T> {
         }
     }
 
-    /// Bytes held, without the keys. Visits every row.
+    /// Bytes held. Visits every row.
     pub(super) fn memory_bytes(&self) -> usize {
         let segments: usize = (0..count_of(self.shape.load(Ordering::Acquire)))
             .filter_map(|index| self.slots.get(index)?.load_full())
             .map(|segment| {
                 let sets: usize = segment.rows.iter().map(|row| row.set.memory_bytes()).sum();
-                size_of::<Segment<T>>() + size_of_val(&*segment.tags) + size_of_val(&*segment.rows) + sets
+                let tags = if segment.tags.spilled() { size_of_val(&*segment.tags) } else { 0 };
+                // An `Arc` keeps two counts before its content.
+                let own = 2 * size_of::<usize>() + size_of::<Segment<T>>();
+                own + tags + size_of_val(&*segment.rows) + segment.keys.len() + sets
             })
             .sum();
         segments + self.slots.memory_bytes()
@@ -142,7 +143,13 @@ impl<T: Clone> RowTable<T> {
         let new_slot = self.slots.get_or_make(count);
         let old = old_slot.load_full();
         let moves = |tag: u32| tag >> level & 1 == 1;
-        let part = |is_moved: bool| old.as_deref().and_then(|old| old.part(|tag| moves(tag) == is_moved));
+        let part = |is_moved: bool| {
+            let old = old.as_deref()?;
+            let mut part = Builder::new(old.rows.len());
+            let places = (0..old.rows.len()).filter(|&at| moves(old.tags[at]) == is_moved);
+            places.for_each(|at| part.copy(old, at));
+            part.finish()
+        };
         new_slot.store(part(true));
         self.shape.store(next_shape(shape, count + 1), Ordering::Release);
         old_slot.store(part(false));
@@ -159,33 +166,59 @@ impl<T: Clone> RowTable<T> {
         let last_slot = self.slots.get_or_make(last);
         let buddy_slot = self.slots.get_or_make(last - (1 << last.ilog2()));
         let both = [buddy_slot.load_full(), last_slot.load_full()];
-        let tags = both.iter().flatten().flat_map(|segment| segment.tags.iter().copied()).collect();
-        let rows = both.iter().flatten().flat_map(|segment| segment.rows.iter().cloned()).collect();
-        buddy_slot.store(Segment::new(tags, rows));
+        let mut joined = Builder::new(both.iter().flatten().map(|segment| segment.rows.len()).sum());
+        for segment in both.iter().flatten() {
+            (0..segment.rows.len()).for_each(|at| joined.copy(segment, at));
+        }
+        buddy_slot.store(joined.finish());
         self.shape.store(next_shape(shape, last), Ordering::Release);
         last_slot.store(None);
     }
 }
 
-impl<T: Clone> Segment<T> {
-    fn new(tags: Vec<u32>, rows: Vec<Row<T>>) -> Option<Arc<Self>> {
-        (!rows.is_empty()).then(|| Arc::new(Self { tags: tags.into(), rows: rows.into() }))
-    }
-
+impl<T> Segment<T> {
     #[inline]
     fn find(&self, tag: u32, place: Place<'_>) -> Option<usize> {
-        let is_it = |row: &Row<T>| row.exchange == place.exchange && *row.key == *place.key;
         (self.tags.iter().enumerate())
             .filter(|&(_, other)| *other == tag)
-            .find(|&(at, _)| is_it(&self.rows[at]))
+            .find(|&(at, _)| self.rows[at].exchange == place.exchange && self.key(at) == place.key)
             .map(|(at, _)| at)
     }
 
-    /// The rows whose tags are accepted.
-    fn part(&self, accepts: impl Fn(u32) -> bool) -> Option<Arc<Self>> {
-        let places = || (0..self.rows.len()).filter(|&at| accepts(self.tags[at]));
-        let rows = places().map(|at| self.rows[at].clone()).collect();
-        Self::new(places().map(|at| self.tags[at]).collect(), rows)
+    #[inline]
+    fn key(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.rows[at - 1].key_end };
+        &self.keys[start as usize..self.rows[at].key_end as usize]
+    }
+}
+
+/// A segment in the making.
+struct Builder<T> {
+    tags: Tags,
+    rows: Vec<Row<T>>,
+    keys: Vec<u8>,
+}
+
+impl<T: Clone> Builder<T> {
+    fn new(row_count_max: usize) -> Self {
+        Self { tags: Tags::new(), rows: Vec::with_capacity(row_count_max), keys: Vec::new() }
+    }
+
+    fn push(&mut self, tag: u32, exchange: u32, key: &[u8], set: Set<T>) {
+        self.tags.push(tag);
+        self.keys.extend_from_slice(key);
+        self.rows.push(Row { exchange, key_end: self.keys.len() as u32, set });
+    }
+
+    fn copy(&mut self, from: &Segment<T>, at: usize) {
+        let row = &from.rows[at];
+        self.push(from.tags[at], row.exchange, from.key(at), row.set.clone());
+    }
+
+    /// The segment; none if there are no rows.
+    fn finish(self) -> Option<Arc<Segment<T>>> {
+        let Self { tags, rows, keys } = self;
+        (!rows.is_empty()).then(|| Arc::new(Segment { tags, rows: rows.into(), keys: keys.into() }))
     }
 }
 
@@ -243,10 +276,10 @@ mod tests {
             let is_growing = step % 20_000 < 14_000;
             let held = oracle.entry(number).or_default();
             if is_growing {
-                table.update(place(seeds, &key), || key.as_slice().into(), |set| set.with(step));
+                table.update(place(seeds, &key), |set| set.with(step));
                 held.push(step);
             } else if !held.is_empty() {
-                table.update(place(seeds, &key), || unreachable!(), |set| set.without(0).0);
+                table.update(place(seeds, &key), |set| set.without(0).0);
                 held.swap_remove(0);
             }
             assert_eq!(items(&table, place(seeds, &key)), *held);
@@ -255,7 +288,7 @@ mod tests {
             let key = number.to_le_bytes();
             assert_eq!(items(&table, place(seeds, &key)), held);
             if !held.is_empty() {
-                table.update(place(seeds, &key), || unreachable!(), |_| Set::default());
+                table.update(place(seeds, &key), |_| Set::default());
             }
         }
         assert_eq!(table.row_count.load(Ordering::Relaxed), 0);
@@ -267,7 +300,7 @@ mod tests {
         let (table, seeds) = (RowTable::new(), Seeds::new());
         let change = |number: u32, to: Set<u32>| {
             let key = number.to_le_bytes();
-            table.update(place(seeds, &key), || key.as_slice().into(), |_| to);
+            table.update(place(seeds, &key), |_| to);
         };
         let one = |item| Set::default().with(item);
         for number in 0..20 {
