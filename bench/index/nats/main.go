@@ -1,6 +1,6 @@
 // Measures the sublist of NATS server as the harness in Rust measures its rows:
 //
-//	index-workload CASE | nats-index times|bytes CASE [--quick]
+//	index-workload CASE | nats-index times|bytes CASE [--quick] [--no-churn]
 //
 // Filters become subjects: "/" is ".", "+" is "*", "#" is ">". Results are JSON records, one per line.
 package main
@@ -11,13 +11,15 @@ import (
 	"math/rand"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-const topicsMax = 400_000
+// In case f, where short topics match tens of thousands of filters each, fewer are looked up.
+const topicsMax, mixedTopicsMax = 400_000, 20_000
 
 type effort struct{ rates, worst, matches, churn int }
 
@@ -33,10 +35,10 @@ type run struct {
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: index-workload CASE | nats-index times|bytes CASE [--quick]")
+		fmt.Fprintln(os.Stderr, "usage: index-workload CASE | nats-index times|bytes CASE [--quick] [--no-churn]")
 		os.Exit(2)
 	}
-	run := read(os.Args[2], len(os.Args) > 3 && os.Args[3] == "--quick")
+	run := read(os.Args[2], os.Args[3:])
 	runtime.LockOSThread()
 	if os.Args[1] == "bytes" {
 		run.bytes()
@@ -46,13 +48,13 @@ func main() {
 }
 
 // read makes a case of what the standard input has.
-func read(name string, quick bool) *run {
-	run := &run{name: name, effort: effort{rates: 3, worst: 3, matches: 5, churn: 10}}
-	if quick {
-		run.effort = effort{rates: 1, worst: 1, matches: 2}
-		if name == "a" || name == "b" {
-			run.effort.churn = 10
-		}
+func read(name string, options []string) *run {
+	run := &run{name: name, effort: effort{rates: 2, worst: 2, matches: 3, churn: 10}}
+	if slices.Contains(options, "--quick") {
+		run.effort = effort{rates: 1, worst: 1, matches: 2, churn: 10}
+	}
+	if slices.Contains(options, "--no-churn") {
+		run.effort.churn = 0
 	}
 	translate := strings.NewReplacer("/", ".", "+", "*", "#", ">")
 	distinct := map[string]struct{}{}
@@ -72,7 +74,11 @@ func read(name string, quick bool) *run {
 	}
 	random := rand.New(rand.NewSource(7))
 	random.Shuffle(len(run.topics), func(i, j int) { run.topics[i], run.topics[j] = run.topics[j], run.topics[i] })
-	run.topics = renewed(run.topics[:min(len(run.topics), topicsMax)])
+	limit := topicsMax
+	if name == "f" {
+		limit = mixedTopicsMax
+	}
+	run.topics = renewed(run.topics[:min(len(run.topics), limit)])
 	run.order = random.Perm(len(run.filters))
 	picked := make([]string, len(run.order))
 	for at, from := range run.order {

@@ -13,7 +13,7 @@ pub struct Effort {
     pub churn_rounds: usize,
 }
 
-/// The arguments of a row's program: `ROW CASE [--quick]`.
+/// The arguments of a row's program: `ROW CASE [--quick] [--no-churn]`.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// The index to measure.
@@ -27,22 +27,18 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the process's arguments, or ends it with a usage line.
     pub fn read() -> Self {
-        let mut words: Vec<String> = std::env::args().skip(1).collect();
-        let is_quick = words.iter().any(|word| word == "--quick");
-        words.retain(|word| word != "--quick");
+        let (options, words): (Vec<String>, Vec<String>) =
+            std::env::args().skip(1).partition(|word| word.starts_with("--"));
+        let has = |name: &str| options.iter().any(|option| option == name);
         let [row, case] = <[String; 2]>::try_from(words).unwrap_or_else(|_| {
-            eprintln!("usage: ROW CASE [--quick]");
+            eprintln!("usage: ROW CASE [--quick] [--no-churn]");
             std::process::exit(2);
         });
         // Ten million filters say the same in one pass, and take half a minute for it.
-        let effort = match (is_quick, case.as_str()) {
-            (true, "a" | "b") => {
-                Effort { rate_passes: 1, worst_passes: 1, match_passes: 2, churn_rounds: 10 }
-            }
-            (true, _) => Effort { rate_passes: 1, worst_passes: 1, match_passes: 2, churn_rounds: 0 },
-            (false, "e") => Effort { rate_passes: 1, worst_passes: 1, match_passes: 3, churn_rounds: 0 },
-            (false, _) => Effort { rate_passes: 3, worst_passes: 3, match_passes: 5, churn_rounds: 10 },
-        };
+        let passes = if has("--quick") || case == "e" { 1 } else { 2 };
+        let churn_rounds = if has("--no-churn") { 0 } else { 10 };
+        let effort =
+            Effort { rate_passes: passes, worst_passes: passes, match_passes: passes + 1, churn_rounds };
         Self { row, case, effort }
     }
 }
