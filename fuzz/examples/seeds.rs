@@ -35,7 +35,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(folder.join(name), bytes)
 }
 
-const TEXTS: [(&str, &str, &str); 9] = [
+const TEXTS: [(&str, &str, &str); 13] = [
     ("topic_grammar", "wildcards", "sport/+/player1/#\nsport/tennis/player1/ranking"),
     ("topic_grammar", "reserved", "+/monitor\n$SYS/monitor"),
     ("topic_grammar", "shared", "$share/group/a/+\na/b"),
@@ -43,6 +43,14 @@ const TEXTS: [(&str, &str, &str); 9] = [
     ("index", "route", "i1a/+/c\ni2a/#\ni3#\nm0a/b/c\nr1a/+/c\nm0a/b/c\nx2a/#\nm0$SYS/x"),
     ("index", "store", "p1a/b\np2a/c\np3$SYS/x\nv0a/+\nv0#\nd0a/b\nv0a/#"),
     ("index", "shared_prefixes", "i1abc/d\ni2abd/d\ni3ab\ni4ab/+/+\nm0abc/d\nm0ab/x/y\nr3ab\nm0ab"),
+    ("topic_pattern", "wildcards", "*.stock.#\nusd.stock.db"),
+    ("topic_pattern", "inner", "a.#.b.*.#.#.c\na.x.y.b.1.2.c"),
+    ("match_kinds", "patterns", "i1a.#.b\ni2#.a.#.b\ni3*.b\nka.x.b\nka.b\nr2#.a.#.#.b\nka.b\nk"),
+    (
+        "match_kinds",
+        "prefixes",
+        "p1\np2/zeek/event/conn\np3/zeek\nt0/zeek/event/conn/x\nq3/zeek\nt0/zeek/event/conn/x",
+    ),
     (
         "websocket_handshake",
         "request",

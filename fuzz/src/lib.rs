@@ -2,5 +2,7 @@
 
 pub mod codec;
 pub mod index;
+pub mod kinds;
+pub mod pattern;
 pub mod topic;
 pub mod websocket;
