@@ -183,7 +183,7 @@ impl Index {
     /// Where a filter belongs.
     fn place_of_filter(&self, filter: TopicFilter<'_>) -> ShardPlace {
         let text = filter.as_str();
-        let literal = match text.find(['+', '#']) {
+        let literal = match text.bytes().position(|byte| matches!(byte, b'+' | b'#')) {
             Some(0) => return ShardPlace { shard: ROOT_SHARD, depth: Depth::Root as usize },
             Some(wildcard) => &text[..wildcard - 1],
             None => text,

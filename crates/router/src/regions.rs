@@ -133,7 +133,7 @@ impl RegionTable {
     /// The one region a filter belongs to.
     fn of_filter(&self, filter: TopicFilter<'_>) -> u16 {
         let text = filter.as_str();
-        let Some(wildcard) = text.find(['+', '#']) else {
+        let Some(wildcard) = text.bytes().position(|byte| matches!(byte, b'+' | b'#')) else {
             return self.slot(Kind::Whole, text.as_bytes());
         };
         if wildcard == 0 {

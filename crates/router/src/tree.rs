@@ -19,6 +19,9 @@ use crate::table::Table;
 use crate::targets::{NO_SET, TargetSets};
 use crate::words::{Grammar, Level, MQTT};
 
+/// What an MQTT filter for all levels below ends in.
+const MANY_LEVELS: u8 = MQTT.many;
+
 /// The root's id, if there is a root.
 const ROOT: u32 = 0;
 
@@ -68,13 +71,16 @@ pub(crate) struct Path<L> {
 
 impl<'a> From<TopicFilter<'a>> for Path<&'a [u8]> {
     fn from(filter: TopicFilter<'a>) -> Self {
-        let mut levels: SmallVec<[&[u8]; 16]> =
-            filter.as_str().as_bytes().split(|&byte| byte == MQTT.separator).collect();
-        let is_below = levels.last() == Some(&[MQTT.many].as_slice());
-        if is_below {
-            levels.pop();
-        }
-        Self { levels, is_below }
+        // A filter with `#` ends in it, and any other ends in a level.
+        let text = filter.as_str().as_bytes();
+        let (levels, is_below) = match *text {
+            [MANY_LEVELS] => return Self { levels: SmallVec::new(), is_below: true },
+            [ref levels @ .., _, MANY_LEVELS] => (levels, true),
+            _ => (text, false),
+        };
+        let mut path = Self { levels: SmallVec::new(), is_below };
+        path.levels.extend(levels.split(|&byte| byte == MQTT.separator));
+        path
     }
 }
 
