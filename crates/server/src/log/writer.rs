@@ -44,7 +44,7 @@ impl Writer {
         let counter = dropped.clone();
         std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(receiver, out, &counter))?;
+            .spawn(move || write_all(receiver, out, &counter, || std::thread::sleep(GATHER)))?;
         Ok(Self { entries: sender, dropped })
     }
 
@@ -67,13 +67,14 @@ impl Writer {
     }
 }
 
-fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64) {
+fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64, gather: impl Fn()) {
     let mut batch = Vec::new();
     while let Ok(first) = entries.recv() {
         batch.clear();
-        let (mut lines, mut waiting) = (0, Vec::new());
+        let (mut count, mut lines, mut waiting) = (0, 0, Vec::new());
         let rest = std::iter::from_fn(|| entries.try_recv().ok());
         for entry in std::iter::once(first).chain(rest).take(BATCH_LINES_MAX) {
+            count += 1;
             match entry {
                 Entry::Line(line) => {
                     batch.extend_from_slice(&line);
@@ -85,8 +86,9 @@ fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64)
         if out.write_all(&batch).is_err() {
             dropped.fetch_add(lines, Relaxed);
         }
-        if waiting.is_empty() {
-            std::thread::sleep(GATHER);
+        // More may wait after a full batch, and the queue is not to overflow meanwhile.
+        if waiting.is_empty() && count < BATCH_LINES_MAX {
+            gather();
         }
         for done in waiting {
             // It fails as a write would, which is counted, and then there is nobody to tell.
@@ -176,6 +178,18 @@ mod tests {
         let numbers: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
         assert_eq!(numbers.len(), count - dropped);
         assert!(numbers.is_sorted() && numbers[..LINES_MAX].iter().copied().eq(0..LINES_MAX));
+    }
+
+    #[test]
+    fn lines_gather_only_when_none_are_left_to_write() {
+        let (sender, receiver) = sync_channel(LINES_MAX);
+        for _ in 0..2 * BATCH_LINES_MAX + 1 {
+            sender.try_send(Entry::Line(b"line\n".to_vec())).unwrap();
+        }
+        drop(sender);
+        let (mut written, pauses) = (Vec::new(), std::cell::Cell::new(0));
+        write_all(receiver, &mut written, &AtomicU64::new(0), || pauses.set(pauses.get() + 1));
+        assert_eq!((written.len(), pauses.get()), (5 * (2 * BATCH_LINES_MAX + 1), 1));
     }
 
     #[test]
