@@ -15,7 +15,8 @@
 
 use bytes::Bytes;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicUsize};
 
 thread_local! {
     static DELTA: Cell<isize> = const { Cell::new(0) };
@@ -148,7 +149,13 @@ impl Ledger {
     }
 
     fn add(&self, delta: isize, holders: usize) {
-        self.held.fetch_add(delta, Relaxed);
+        self.held.fetch_add(delta, SeqCst);
+        // Until nobody has changed the sum since it was looked at: the last look has to be at the last sum.
+        while self.set_level(holders) {}
+    }
+
+    /// Works the level out. Returns whether it has changed.
+    fn set_level(&self, holders: usize) -> bool {
         let (held, limit) = (self.held(), self.limit.load(Relaxed));
         let rest = limit / 4;
         let level = match held {
@@ -160,14 +167,16 @@ impl Ledger {
             self.share.store(rest / holders.max(1), Relaxed);
         }
         // Written only when it changes: all threads look at it all the time.
-        if level != self.level() {
-            self.level.store(level as u8, Relaxed);
+        let has_changed = level != self.level();
+        if has_changed {
+            self.level.swap(level as u8, SeqCst);
         }
+        has_changed
     }
 
     /// One thread may have settled the end of what another is yet to settle the beginning of.
     fn held(&self) -> usize {
-        usize::try_from(self.held.load(Relaxed)).unwrap_or(0)
+        usize::try_from(self.held.load(SeqCst)).unwrap_or(0)
     }
 
     #[inline]
