@@ -160,6 +160,8 @@ impl Shard {
             self.end_turn();
             if let Some(time_to_leave) = self.time_to_leave
                 && !self.sweep_drained(time_to_leave)
+                // Clients of other loops that this one has promised to write to.
+                && self.turn.context.touched_count() == 0
             {
                 return Ok(());
             }

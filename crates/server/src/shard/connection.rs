@@ -344,8 +344,11 @@ impl Shard {
             if let Some((reason, text)) = end.farewell() {
                 client.say_farewell(&connection.link, reason, text);
             }
-            // What it was answered in the same batch, as far as the socket takes it.
-            client.session.flush();
+            // What it was answered in the same batch, as far as the socket takes it. If another loop has the session by
+            // now, there may be more of that one's to write, which this one has then promised.
+            if client.session.flush() {
+                self.turn.touch(&client.session);
+            }
             crate::events::disconnected(&client.session.client_id, connection.link.peer, &end);
             let ended = client.session.detach(&connection.link, now);
             self.node.client_count.fetch_sub(1, Relaxed);
