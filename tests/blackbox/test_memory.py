@@ -88,6 +88,26 @@ def test_queues_together_stay_inside_the_bound(start_broker: StartBroker, policy
     assert held(broker) == 0
 
 
+def test_what_is_larger_than_a_share_costs_nobody_what_waits_for_them(start_broker: StartBroker) -> None:
+    broker = start(start_broker, "4 MiB", "queue.overflow=drop-oldest")
+    away(broker, "away", "t")
+    for number in range(200):
+        away(broker, f"idle-{number}", "nothing")
+    with broker.client("publisher") as publisher:
+        for _ in range(5):
+            publish(publisher, "t", 100)
+        for number in range(220):
+            publish(publisher, f"full/{number}", 16 << 10, retain=1)
+        assert 3 * MIB < held(broker) < 4 * MIB
+        # Of the last mebibyte each session has some five kilobytes.
+        publish(publisher, "t", 16 << 10)
+    with broker.client("away", **KEEP) as client:
+        for _ in range(5):
+            assert len(client.expect("PUBLISH").payload) == 100
+        client.quiet()
+    assert broker.metric_sum("meridian_messages_dropped_total", '"memory"') == 1
+
+
 def test_a_full_process_refuses_what_is_new_and_serves_what_is_known(start_broker: StartBroker) -> None:
     broker = start(start_broker, "2 MiB")
     away(broker, "known", "kept")

@@ -118,3 +118,19 @@ def test_replay_goes_on_over_the_next_connection(start_broker: StartBroker, how:
         seen |= set(numbers([message]))
     assert seen == set(range(count))
     second.quiet()
+
+
+def test_leaving_a_share_group_leaves_the_replay_of_the_same_filter_alone(start_broker: StartBroker) -> None:
+    broker = start_broker(settings=["server.sys_interval=0s"])
+    with broker.client("filler") as filler:
+        for number in range(5):
+            filler.send("PUBLISH", topic=f"r/{number:05}", payload=b"old", retain=1, qos=1, id=number + 1)
+            filler.expect("PUBACK")
+    with broker.client("slow", properties={"receive_maximum": 1}) as slow:
+        slow.subscribe("$share/group/r/+", qos=1)
+        subscribe(slow, qos=1)
+        first = slow.expect("PUBLISH")
+        slow.send("UNSUBSCRIBE", id=2, filters=[{"filter": "$share/group/r/+"}])
+        slow.expect("UNSUBACK")
+        slow.send("PUBACK", id=first.id)
+        assert numbers(take(slow, 4)) == [1, 2, 3, 4]

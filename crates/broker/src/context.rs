@@ -71,6 +71,12 @@ impl Context {
         std::mem::take(&mut self.offers)
     }
 
+    /// Counts other work for the current publisher that takes as long as `offers` would.
+    #[inline]
+    pub fn count_as_offers(&mut self, offers: usize) {
+        self.offers += offers;
+    }
+
     /// Whether any target asked the current publisher to wait.
     #[inline]
     pub fn has_full(&self) -> bool {

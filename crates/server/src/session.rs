@@ -16,7 +16,7 @@ pub(crate) use acks::{Acknowledgement, Kind, Received};
 pub(crate) use delivery::take_pumped;
 pub(crate) use lifecycle::{Attach, Draining, Ended, Will};
 pub(crate) use queue::Queue;
-pub(crate) use replay::Replay;
+pub(crate) use replay::{Owed, PAGE_TOPICS_MAX, Replay};
 
 use crate::link::Link;
 use crate::outbox::Outbox;
@@ -195,13 +195,11 @@ impl Session {
 
     /// The SUBSCRIBE that came over `link` has been answered, and these are the retained messages owed for it. Returns
     /// whether the caller has to flush.
-    pub(crate) fn end_subscribe(&self, link: &Arc<Link>, mut owed: Vec<Replay>) -> bool {
+    pub(crate) fn end_subscribe(&self, link: &Arc<Link>, owed: Owed) -> bool {
         let mut state = self.state.lock();
-        if !state.is_linked_to(link) {
-            // The client never saw the answer.
-            owed.clear();
-        }
-        state.queue.end_subscribe(owed);
+        // None of another connection's: its client never saw the answer.
+        let replays = if state.is_linked_to(link) { owed.into_replays() } else { Vec::new() };
+        state.queue.end_subscribe(replays);
         state.pump() && !std::mem::replace(&mut state.is_touched, true)
     }
 
@@ -299,8 +297,7 @@ impl Session {
             }
             let goes_on = state.outbox.finish(buffer);
             self.is_writing_or_blocked.store(state.outbox.is_blocked(), Release);
-            let has_pumped = state.pump();
-            let resume = state.take_waiting_if_low();
+            let (has_pumped, resume) = state.pump_and_take_waiting();
             if !resume.is_empty() {
                 drop(state);
                 resume.into_iter().for_each(|waiter| (waiter.resume)());
@@ -350,6 +347,21 @@ impl State {
         let waiting = &mut self.rare().waiting;
         waiting.retain(|(_, other)| other.id != waiter.id);
         waiting.push((waits_for, waiter));
+    }
+
+    /// Whether the client's own requests wait for its outbox to get low.
+    fn does_client_wait(&self) -> bool {
+        self.rare
+            .as_ref()
+            .is_some_and(|rare| rare.waiting.iter().any(|(waits_for, _)| *waits_for == WaitsFor::Outbox))
+    }
+
+    /// Pumps, and takes those who need not wait any longer: before, when the outbox is low, and after, when the queue is.
+    fn pump_and_take_waiting(&mut self) -> (bool, Vec<Waiter>) {
+        let mut resume = self.take_waiting_if_low();
+        let has_pumped = self.pump();
+        resume.extend(self.take_waiting_if_low());
+        (has_pumped, resume)
     }
 
     /// Those who need not wait any longer; they are called when the lock is released.

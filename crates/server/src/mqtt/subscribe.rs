@@ -2,7 +2,7 @@
 
 use super::Client;
 use crate::link::Link;
-use crate::session::{Replay, SubscriptionError};
+use crate::session::{Owed, PAGE_TOPICS_MAX, Replay, SubscriptionError};
 use crate::shard::{End, Turn};
 use meridian_broker::{Counter, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
@@ -24,7 +24,7 @@ impl Client {
         if may_owe {
             self.session.begin_subscribe();
         }
-        let mut owed = Vec::new();
+        let mut owed = Owed::default();
         let mut problem = None;
         let mut reasons = Vec::with_capacity(subscribe.filters.len());
         for request in &subscribe.filters {
@@ -41,6 +41,8 @@ impl Client {
         if may_owe {
             // Clients expect the answer before the first message.
             self.send_replies(link, turn);
+            // A page is read at once.
+            turn.context.count_as_offers(if owed.is_empty() { 0 } else { PAGE_TOPICS_MAX });
             if self.session.end_subscribe(link, owed) {
                 turn.touch(&self.session);
             }
@@ -96,7 +98,7 @@ impl Client {
         turn: &mut Turn,
         request: &FilterRequest<'_>,
         id: Option<u32>,
-        owed: &mut Vec<Replay>,
+        owed: &mut Owed,
     ) -> Result<Qos, (ReasonCode, String)> {
         let filter = SharedFilter::parse(request.filter).map_err(|error| {
             turn.context.counters.add(Counter::SubscribeRefusedInvalid, 1);
@@ -138,7 +140,8 @@ impl Client {
             let terms = Terms { qos: request.qos, from_retained: true, subscription_ids, ..Terms::default() };
             let without = request.no_local.then_some(self.session.client_hash);
             let retained = &turn.node.broker.retained;
-            owed.extend(Replay::new(retained, filter.filter, terms, without, turn.context.now));
+            let replay = Replay::new(retained, filter.filter, terms, without, turn.context.now);
+            replay.into_iter().for_each(|replay| owed.add(replay));
         }
         Ok(request.qos)
     }
@@ -167,7 +170,9 @@ impl Client {
         let Some(handle) = turn.node.broker.unsubscribe(&target, self.session.id, filter) else {
             return Ok(ReasonCode::NoSubscriptionExisted);
         };
-        self.session.cancel_replay(filter.filter.as_str());
+        if filter.group.is_none() {
+            self.session.cancel_replay(filter.filter.as_str());
+        }
         let waiting = self.session.forget_subscription(&handle);
         // What a member that leaves has not been sent yet is for the others.
         turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);

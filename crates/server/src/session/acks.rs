@@ -34,8 +34,7 @@ impl Session {
         for &ack in batch {
             state.apply(ack);
         }
-        let has_pumped = state.pump();
-        let resume = state.take_waiting_if_low();
+        let (has_pumped, resume) = state.pump_and_take_waiting();
         let has_output = has_pumped || state.outbox.len() > before;
         let is_first = has_output && !std::mem::replace(&mut state.is_touched, true);
         drop(state);

@@ -184,8 +184,7 @@ impl State {
     /// Encodes a kept delivery for the first time. False if it is larger than the client takes.
     fn send_delivery(&mut self, delivery: &Delivery, now: Instant) -> bool {
         let qos = delivery.terms.qos;
-        let size = self.size_with_alias(delivery, now);
-        if size > self.packet_bytes_max {
+        if self.size_of(delivery, now) > self.packet_bytes_max {
             return false;
         }
         let id = if qos == Qos::AtMostOnce {
@@ -200,25 +199,27 @@ impl State {
         true
     }
 
-    /// The packet's size, with room for an alias to be set in it.
-    fn size_with_alias(&self, delivery: &Delivery, now: Instant) -> usize {
-        const ALIAS_BYTES: usize = 3;
+    /// The packet's size without a topic alias.
+    fn size_of(&self, delivery: &Delivery, now: Instant) -> usize {
         let head = head_of_delivery(delivery, 0, false, now);
-        publish_len(&head, delivery.message.payload.len(), self.version) + ALIAS_BYTES
+        publish_len(&head, delivery.message.payload.len(), self.version)
     }
 
     /// Appends a PUBLISH for a kept delivery.
     pub(super) fn write_publish(&mut self, delivery: &Delivery, id: u16, dup: bool, now: Instant) {
         let message = &delivery.message;
         let mut head = head_of_delivery(delivery, id, dup, now);
-        let aliases = self.rare.as_mut().and_then(|rare| rare.aliases.as_mut());
-        if let Some((alias, is_known)) = aliases.and_then(|aliases| aliases.assign(&message.topic)) {
-            head.topic_alias = Some(alias);
-            if is_known {
+        let version = self.version;
+        if let Some(aliases) = self.rare.as_mut().and_then(|rare| rare.aliases.as_mut()) {
+            // An alias adds to the packet before it saves anything, and a short topic saves less than it adds.
+            head.topic_alias = Some(u16::MAX);
+            let fits = publish_len(&head, message.payload.len(), version) <= self.packet_bytes_max;
+            let assigned = if fits { aliases.assign(&message.topic) } else { None };
+            head.topic_alias = assigned.map(|(alias, _)| alias);
+            if let Some((_, true)) = assigned {
                 head.topic = "";
             }
         }
-        let version = self.version;
         let filling = self.outbox.filling();
         filling.append_with(|out| {
             encode_publish_head(&head, message.payload.len(), version, out);
@@ -233,7 +234,8 @@ impl State {
     /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any or has
     /// to be called again for the rest of a replay.
     pub(super) fn pump(&mut self) -> bool {
-        if !self.is_connected() {
+        // A client that waits for its outbox to get low would wait as long as something fills it up again.
+        if !self.is_connected() || self.does_client_wait() {
             return false;
         }
         let mut has_moved = self.resend();
@@ -320,9 +322,13 @@ impl State {
         let bytes_max = self.kept_bytes_max();
         let refused =
             if bytes_max < limits.bytes_max { Verdict::DroppedMemory } else { Verdict::DroppedFull };
+        if size > bytes_max {
+            // It would not fit if all that waits went for it.
+            return refused;
+        }
         if memory::level() == Level::Full && !self.queue.would_exceed(size, limits.messages_max, bytes_max) {
             // A queue that is at its share may turn over; none may grow.
-            return refused;
+            return Verdict::DroppedMemory;
         }
         let mut verdict = Verdict::Taken { first: false };
         let mut dropped = 0;
@@ -365,7 +371,7 @@ impl State {
             match resend {
                 Resend::Publish(delivery) => {
                     let now = clock::now();
-                    if self.size_with_alias(&delivery, now) > self.packet_bytes_max {
+                    if self.size_of(&delivery, now) > self.packet_bytes_max {
                         // As if it were done: the client will never take it [MQTT-3.1.2-25].
                         self.inflight.abandon(id);
                         count(|pumped| pumped.too_large += 1);

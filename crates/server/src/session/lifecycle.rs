@@ -107,6 +107,8 @@ impl Session {
             rare.aliases = (attach.alias_maximum > 0).then(|| AliasesOut::new(attach.alias_maximum));
             rare.will = attach.will.clone();
             (rare.will_due, rare.expires) = (None, None);
+            // The older connection; this one waits for nothing yet.
+            rare.waiting.retain(|(waits_for, _)| *waits_for != super::WaitsFor::Outbox);
         }
         state.outbox.filling().append(connack);
         state.pump();

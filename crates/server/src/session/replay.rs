@@ -10,15 +10,20 @@
 //!          └ before SUBSCRIBE      └ published since
 //! ```
 
+use meridian_broker::retained::KEYS_PER_MESSAGE;
 use meridian_broker::target::Delivery;
 use meridian_broker::{Retained, Terms};
 use meridian_router::Cursor;
 use meridian_types::{Instant, Message, Qos, TopicFilter};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Retained messages sent, or looked at in vain, before others get their turn.
 pub(super) const MESSAGES_PER_TURN: usize = 128;
+
+/// Topics looked at for that, at most.
+pub(crate) const PAGE_TOPICS_MAX: usize = MESSAGES_PER_TURN * KEYS_PER_MESSAGE;
 
 /// The retained messages that one subscription is still owed.
 #[derive(Debug)]
@@ -85,6 +90,36 @@ impl Replay {
     /// Whether nothing is left once the page is used up.
     pub(super) fn is_last_page(&self) -> bool {
         self.is_last_page
+    }
+}
+
+/// What one SUBSCRIBE is owed, in the order of its filters: for each filter once, however often it is named.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    replays: Vec<Replay>,
+    by_filter: HashMap<Arc<str>, usize>,
+}
+
+impl Owed {
+    /// Adds one, in place of an earlier one of the same filter.
+    pub(crate) fn add(&mut self, replay: Replay) {
+        match self.by_filter.entry(replay.filter.clone()) {
+            Entry::Occupied(entry) => self.replays[*entry.get()] = replay,
+            Entry::Vacant(entry) => {
+                entry.insert(self.replays.len());
+                self.replays.push(replay);
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.replays.is_empty()
+    }
+
+    /// All of them.
+    pub(super) fn into_replays(self) -> Vec<Replay> {
+        self.replays
     }
 }
 

@@ -33,12 +33,22 @@ struct Peer {
 }
 
 fn connect(session: &Arc<Session>, limits: QueueLimits, window: u16, expiry_secs: u32) -> Peer {
+    connect_with(session, limits, window, expiry_secs, |_| ())
+}
+
+fn connect_with(
+    session: &Arc<Session>,
+    limits: QueueLimits,
+    window: u16,
+    expiry_secs: u32,
+    change: impl FnOnce(&mut Attach),
+) -> Peer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (accepted, peer) = listener.accept().unwrap();
     accepted.set_nonblocking(true).unwrap();
     let link = Arc::new(Link::new(mio::net::TcpStream::from_std(accepted), Framing::Plain, peer));
-    let attach = Attach {
+    let mut attach = Attach {
         link: link.clone(),
         version: Version::V5,
         window,
@@ -48,6 +58,7 @@ fn connect(session: &Arc<Session>, limits: QueueLimits, window: u16, expiry_secs
         will: None,
         limits: Arc::new(limits),
     };
+    change(&mut attach);
     assert!(session.attach(&attach, &[]).is_some());
     Peer { session: session.clone(), link, socket }
 }
@@ -281,4 +292,29 @@ fn a_message_larger_than_the_whole_queue_drops_nothing_else() {
     assert_eq!(peer.received(), ["sent"]);
     peer.ack(1);
     assert_eq!(peer.received(), ["waiting"]);
+}
+
+#[test]
+fn a_queue_takes_packets_as_large_as_the_client_does_and_no_alias_makes_them_larger() {
+    // PUBLISH with QoS 1, topic "t" and no properties: 8 bytes and the payload.
+    let packet_bytes_max = 108;
+    for alias_maximum in [0, 9] {
+        let session = new_session();
+        let limits = |attach: &mut Attach| {
+            (attach.packet_bytes_max, attach.alias_maximum) = (packet_bytes_max, alias_maximum);
+        };
+        let mut peer = connect_with(&session, LIMITS, 1, 0, limits);
+        let mut received = 0;
+        // The first goes to the outbox at once, the second through the queue, the third is too large for either.
+        for payload_len in [100, 100, 101] {
+            offer(&session, Qos::AtLeastOnce, &"x".repeat(payload_len));
+        }
+        for id in 1..=3 {
+            let payloads = peer.received();
+            assert!(payloads.iter().all(|payload| payload.len() == 100), "{payloads:?}");
+            received += payloads.len();
+            peer.ack(id);
+        }
+        assert_eq!((received, super::take_pumped().too_large), (2, 1), "{alias_maximum}");
+    }
 }

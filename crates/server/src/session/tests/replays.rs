@@ -1,13 +1,15 @@
 //! Retained messages on their way to new subscriptions.
 
-use super::super::{Replay, replay::MESSAGES_PER_TURN};
+use super::super::{Draining, Owed, Replay, replay::MESSAGES_PER_TURN};
 use super::{LIMITS, Peer, connect, new_session, offer};
 use crate::settings::QueueLimits;
 use meridian_broker::broker::Handle;
 use meridian_broker::{Broker, Context, Encodings, Limits, Publication, ShareStrategy};
-use meridian_broker::{SubscribeOptions, Target, Terms, Verdict};
+use meridian_broker::{SubscribeOptions, Target, Terms, Verdict, Waiter};
 use meridian_types::{Instant, Qos, SharedFilter, TopicFilter};
+use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const NOW: Instant = Instant::from_millis(1);
 
@@ -36,8 +38,9 @@ impl Peer {
         self.session.begin_subscribe();
         let terms = Terms { qos, from_retained: true, ..Terms::default() };
         let filter = TopicFilter::new(filter).unwrap();
-        let replay = Replay::new(&broker.retained, filter, terms, without, NOW);
-        self.session.end_subscribe(&self.link, replay.into_iter().collect());
+        let mut owed = Owed::default();
+        Replay::new(&broker.retained, filter, terms, without, NOW).into_iter().for_each(|one| owed.add(one));
+        self.session.end_subscribe(&self.link, owed);
     }
 
     /// What is received once nothing is left to be flushed.
@@ -100,7 +103,7 @@ fn what_is_published_while_the_subscribe_is_handled_does_not_overtake() {
     offer(&session, Qos::AtMostOnce, "after");
     peer.subscribe(&broker, "r/+", Qos::AtMostOnce, None);
     assert_eq!(peer.received_in_all(), ["before"], "the first SUBSCRIBE is not yet answered");
-    session.end_subscribe(&peer.link, Vec::new());
+    session.end_subscribe(&peer.link, Owed::default());
     assert_eq!(peer.received_in_all(), ["0", "after"]);
 }
 
@@ -169,4 +172,55 @@ fn no_local_leaves_out_pages_of_the_subscribers_own() {
     let received = peer.received_in_all();
     assert_eq!(received.len(), MESSAGES_PER_TURN * 3 / 2);
     assert!(received.iter().all(|number| number.parse::<usize>().unwrap() % 2 == 1));
+}
+
+#[test]
+fn a_filter_that_one_subscribe_names_again_is_owed_once_on_its_last_terms() {
+    let broker = retaining(1);
+    let mut owed = Owed::default();
+    for (filter, qos) in [("r/+", Qos::AtMostOnce), ("r/#", Qos::AtMostOnce), ("r/+", Qos::AtLeastOnce)] {
+        let terms = Terms { qos, from_retained: true, ..Terms::default() };
+        let filter = TopicFilter::new(filter).unwrap();
+        owed.add(Replay::new(&broker.retained, filter, terms, None, NOW).unwrap());
+    }
+    let mut replays = owed.into_replays();
+    let mut next_qos = |index: usize| {
+        replays[index].read_page(1, NOW);
+        replays[index].next_qos()
+    };
+    assert_eq!([next_qos(0), next_qos(1)], [Some(Qos::AtLeastOnce), Some(Qos::AtMostOnce)]);
+    assert_eq!(replays.len(), 2);
+}
+
+#[test]
+fn a_client_that_reads_slowly_is_heard_before_its_replay_is_over() {
+    let (session, broker) = (new_session(), retaining(0));
+    let mut context = Context::new(1 << 20);
+    let count = 4000;
+    for number in 0..count {
+        let (topic, payload) = (format!("r/{number:05}"), [b'x'; 4096]);
+        let mut publication = Publication::new(&topic, &payload, NOW, None);
+        publication.retain = true;
+        broker.publish(&mut context, &mut publication);
+    }
+    let mut peer = connect(&session, LIMITS, 9, 0);
+    // The socket takes a small part of the outbox at a time.
+    socket2::SockRef::from(&peer.link.socket).set_send_buffer_size(4096).unwrap();
+    peer.subscribe(&broker, "r/+", Qos::AtMostOnce, None);
+    while session.flush() {}
+    let was_heard = Arc::new(AtomicBool::new(false));
+    let flag = was_heard.clone();
+    let resume = Box::new(move || flag.store(true, Relaxed));
+    assert!(
+        session.when_outbox_is_low(Waiter { id: 1, resume }),
+        "the socket takes the whole replay at once"
+    );
+    peer.socket.set_nonblocking(true).unwrap();
+    let mut part = vec![0; 4 * 1024];
+    while !was_heard.load(Relaxed) {
+        // Nothing may be there yet.
+        let _ = peer.socket.read(&mut part);
+        while session.on_writable() {}
+    }
+    assert!(session.draining(&peer.link) == Draining::Untold { has_queue: true }, "the replay is over");
 }
