@@ -32,8 +32,11 @@ use hashbrown::HashTable;
 
 use crate::regions::Guard;
 
-/// Marks of keys that were missed, 32 KiB.
-const MISSED_COUNT: usize = 8192;
+/// Groups of marks of keys that were missed, 32 KiB.
+const MISSED_GROUPS: usize = 2048;
+
+/// Marks in a group: so many keys whose hashes end alike can be asked for in turn and still be kept.
+const GROUP_MARKS: usize = 4;
 
 /// Bytes that the table of places takes for an entry, at its emptiest.
 const PLACE_BYTES: usize = 10;
@@ -74,8 +77,10 @@ pub struct MatchCache<V, G = Guard> {
     bytes_max: usize,
     /// The entry that is looked at next when room is needed.
     hand: usize,
-    /// A mark of each key that was missed lately.
-    missed: Box<[u32]>,
+    /// Marks of the keys that were missed lately.
+    missed: Box<[[u32; GROUP_MARKS]]>,
+    /// Which mark of a group is replaced next.
+    oldest: usize,
 }
 
 impl<V, G> MatchCache<V, G> {
@@ -89,7 +94,8 @@ impl<V, G> MatchCache<V, G> {
             bytes: 0,
             bytes_max,
             hand: 0,
-            missed: vec![0; MISSED_COUNT].into_boxed_slice(),
+            missed: vec![[0; GROUP_MARKS]; MISSED_GROUPS].into_boxed_slice(),
+            oldest: 0,
         }
     }
 
@@ -112,13 +118,8 @@ impl<V, G> MatchCache<V, G> {
         let bytes = size_of::<Cached<V, G>>() + PLACE_BYTES + key.len() + value_bytes;
         match self.find(hash, space, key) {
             Some(place) => self.remove(place),
-            None => {
-                let mark = (hash >> 32) as u32;
-                let missed = &mut self.missed[hash as usize % MISSED_COUNT];
-                if std::mem::replace(missed, mark) != mark {
-                    return;
-                }
-            }
+            None if self.is_first_miss(hash) => return,
+            None => {}
         }
         if bytes > self.bytes_max {
             return;
@@ -146,6 +147,18 @@ impl<V, G> MatchCache<V, G> {
     /// Bytes that the results kept count, at most what [`new`](Self::new) was told.
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether a key was not missed lately, which is noted.
+    fn is_first_miss(&mut self, hash: u64) -> bool {
+        let mark = (hash >> 32) as u32;
+        let group = &mut self.missed[hash as usize % MISSED_GROUPS];
+        if group.contains(&mark) {
+            return false;
+        }
+        group[self.oldest % GROUP_MARKS] = mark;
+        self.oldest = self.oldest.wrapping_add(1);
+        true
     }
 
     #[inline]
@@ -213,6 +226,15 @@ mod tests {
         cache.put(0, b"a", 0, 7, 0);
         assert_eq!(cache.get(0, b"a", |_| true), Some(&7));
         assert_eq!(cache.get(1, b"a", |_| true), None, "another space");
+    }
+
+    #[test]
+    fn keys_that_are_asked_for_in_turn_are_all_kept() {
+        let mut cache = MatchCache::<u32, u32>::new(1 << 20);
+        for number in (0..4).flat_map(|_| 0..1000u32) {
+            cache.put(0, &number.to_le_bytes(), 0, number, 0);
+        }
+        assert!(cache.len() > 990, "{} of 1,000", cache.len());
     }
 
     #[test]
