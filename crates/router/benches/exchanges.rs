@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p meridian-router --bench exchanges`. Times are the thread's CPU time, so that a busy machine does not
 //! count. Keys come in an order that defeats the caches. Before the timings it prints what making the bindings cost: CPU
-//! time, the wall time of the slowest, memory.
+//! time, the wall time of the slowest that was not interrupted, memory; and what two threads at once cost each other.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -68,28 +68,70 @@ fn scattered(number: u32, count: u32) -> u32 {
     (u64::from(number) * 7_919 % u64::from(count)) as u32
 }
 
-/// An exchange with `count` bindings that `bind` makes; says what that took.
+/// How often the kernel put this thread on a processor: unchanged, it was not interrupted.
+fn turn_count() -> Option<String> {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    statistics.split_whitespace().nth(2).map(str::to_owned)
+}
+
+/// The wall time of the slowest of many calls, of those that were not interrupted.
+fn slowest(count: u32, mut call: impl FnMut(u32)) -> Duration {
+    let timed = (0..count).filter_map(|number| {
+        let (turn, start) = (turn_count(), Instant::now());
+        call(number);
+        let elapsed = start.elapsed();
+        (turn_count() == turn).then_some(elapsed)
+    });
+    timed.max().unwrap_or_default()
+}
+
+/// An exchange with `count` bindings that `bind` makes; says what that took, if there are enough of them to tell.
 fn filled(
     exchanges: &Exchanges,
     kind: ExchangeKind,
     count: u32,
     bind: impl Fn(ExchangeId, u32),
 ) -> ExchangeId {
-    let name = format!("{kind:?}");
-    let id = exchanges.declare(kind).expect("far from the limit");
-    let bytes = exchanges.memory_bytes();
-    let (start, mut slowest) = (cpu_time(), Duration::ZERO);
-    for number in 0..count {
-        let one = Instant::now();
-        bind(id, scattered(number, count));
-        slowest = slowest.max(one.elapsed());
+    let declare = || exchanges.declare(kind.clone()).expect("far from the limit");
+    let id = declare();
+    let (bytes, start) = (exchanges.memory_bytes(), cpu_time());
+    (0..count).for_each(|number| bind(id, scattered(number, count)));
+    if count < 100 {
+        return id;
     }
+    let (each, held) = ((cpu_time() - start) / count, exchanges.memory_bytes() - bytes);
+    let again = declare();
+    let slowest = slowest(count, |number| bind(again, scattered(number, count)));
+    let start = cpu_time();
+    exchanges.remove(again);
+    let removed = (cpu_time() - start) / count;
+    let held = held / count as usize;
     println!(
-        "{name}: {count} bindings, {:?} each, slowest {slowest:?}, {} B each",
-        (cpu_time() - start) / count,
-        (exchanges.memory_bytes() - bytes) / count as usize,
+        "{kind:?}: {count} bindings: {each:?} each, slowest {slowest:?}; removed together: {removed:?} each; {held} B each"
     );
     id
+}
+
+/// Says what a message costs where one thread routes, and where two do through the same exchange.
+fn beside_another(name: &str, exchanges: &Exchanges, from: ExchangeId, key: &str) {
+    const ROUNDS: u32 = 1_000_000;
+    let run = || {
+        let (mut scratch, mut matches) = (Scratch::with_seed(1), Matches::new());
+        let start = cpu_time();
+        for _ in 0..ROUNDS {
+            matches.clear();
+            let message = Message::new(black_box(key.as_bytes()));
+            exchanges.route(from, &message, &mut scratch, &mut matches).expect("an exchange");
+            black_box(matches.group().target_count());
+        }
+        (cpu_time() - start) / ROUNDS
+    };
+    let alone = run();
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(run);
+        (run(), other.join().expect("routing does not panic"))
+    });
+    println!("{name}: {alone:?} alone, {one:?} and {other:?} in two threads at once");
 }
 
 /// The key of a binding.
@@ -142,10 +184,12 @@ fn by_key(criterion: &mut Criterion<CpuTime>) {
                 bind_key(&exchanges, id, number, &key_of(number));
             });
             route_keys(criterion, &format!("direct/{count} keys, {name}"), &exchanges, direct, &keys);
+            beside_another("direct", &exchanges, direct, &keys[0]);
             let topic = filled(&exchanges, ExchangeKind::Topic, count, |id, number| {
                 bind_key(&exchanges, id, number, &format!("plant.{}.*.{}", number / 10, number % 10));
             });
             route_keys(criterion, &format!("topic/{count} patterns, {name}"), &exchanges, topic, &keys);
+            beside_another("topic", &exchanges, topic, &keys[0]);
         }
         for count in [1u32, 10, 10_000] {
             let bind = |id, number| bind_key(&exchanges, id, number, "");

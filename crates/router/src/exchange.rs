@@ -1,4 +1,57 @@
 //! Exchanges: every type of RabbitMQ's, bound to each other and to targets.
+//!
+//! [`Exchanges`] is one graph for all vhosts. It knows exchanges by number and targets by number; names, vhosts, durability,
+//! auto-delete, permissions and the default exchange are for its caller, who also decides what to do with a message that
+//! reaches nobody.
+//!
+//! ```
+//! use meridian_router::exchange::{Binding, ExchangeKind, Message, Scratch};
+//! use meridian_router::{Destination, Exchanges, Matches, TargetId};
+//!
+//! let exchanges = Exchanges::new();
+//! let topic = exchanges.declare(ExchangeKind::Topic)?;
+//! let fanout = exchanges.declare(ExchangeKind::Fanout)?;
+//! exchanges.bind(&Binding::new(topic, Destination::Exchange(fanout), b"plant.#"))?;
+//! exchanges.bind(&Binding::new(fanout, Destination::Target(TargetId(7)), b"").with_options(1))?;
+//!
+//! let (mut scratch, mut matches) = (Scratch::new(), Matches::new());
+//! exchanges.route(topic, &Message::new(b"plant.oven"), &mut scratch, &mut matches)?;
+//! assert!(matches.group().iter().eq([(TargetId(7), &[1][..])]));
+//! # Ok::<(), meridian_router::exchange::ExchangeError>(())
+//! ```
+//!
+//! # In memory
+//!
+//! ```text
+//! readers                                                  writers, one at a time
+//! slots ──► exchange: alternate, and by its kind           registry
+//!             direct    (exchange, key) ──► table of keys    each binding: source, destination, key,
+//!             fanout    ──► set of destinations                arguments, options, its places on the left
+//!             topic     ──► PatternTree, behind a lock       by identity, by target, by source
+//!             headers   (exchange, condition) ──► table      exchanges that lead to an exchange
+//!                       of pairs, and a set of the
+//!                       bindings without conditions
+//!             hashes    ──► members, ring of slots
+//! ```
+//!
+//! All on the left but the topic tree is immutable and reached through atomic pointers: a change makes a new version of what
+//! it touches (a segment of a table, a path of a set, a list of members) and swaps the pointer. So readers never
+//! wait and do not disturb each other; memory that a change replaced lives until its last reader is done.
+//!
+//! # Invariants
+//!
+//! - **A binding that is there throughout a look-up is found by it**, whatever else changes.
+//! - **What a binding changes is noted after readers can see it and before the call returns**, for its source and every
+//!   exchange that leads there: a result guarded by a generation that was read before it is never stale.
+//! - **A binding's record knows its place in each set**, so that removing it searches nothing; whoever is moved to
+//!   that place is told.
+//! - **A message visits an exchange once.** That ends cycles and bounds a message's cost by the graph.
+//!
+//! # Differences from RabbitMQ
+//!
+//! Bindings whose arguments differ in the width of an integer alone are one binding. Timestamps in headers match (see
+//! [`HeaderValue`]). A consistent hash is stable when any member leaves, not only the last; which destination a key goes to
+//! is another than RabbitMQ's. An alternate exchange is named by number and forgotten when that exchange goes.
 
 mod arguments;
 mod binding;
@@ -31,12 +84,10 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::{Matches, TargetId};
+use binding::{EXCHANGES_MAX, check, number_of};
 use generations::{Generations, Region};
 use registry::{Identity, NONE, Record, Registry};
-use routing::{EXCHANGE, Exchange, Graph, NO_EXCHANGE, State, TWIN};
-
-/// Exchanges that can be numbered.
-const EXCHANGES_MAX: usize = 1 << 20;
+use routing::{Exchange, Graph, NO_EXCHANGE, State};
 
 /// Bindings that can be numbered.
 const BINDINGS_MAX: usize = 1 << 26;
@@ -417,38 +468,4 @@ impl Default for Exchanges {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// A destination's number with the mark of its kind.
-fn number_of(destination: Destination) -> Result<u32, ExchangeError> {
-    match destination {
-        Destination::Target(target) if target.0 >= TWIN => {
-            Err(ExchangeError::TargetNumber { target, limit: TWIN - 1 })
-        }
-        Destination::Target(target) => Ok(target.0),
-        Destination::Exchange(exchange) if exchange.0 as usize >= EXCHANGES_MAX => {
-            Err(ExchangeError::UnknownExchange(exchange))
-        }
-        Destination::Exchange(exchange) => Ok(exchange.0 | EXCHANGE),
-    }
-}
-
-/// Checks what a kind of exchange asks of its bindings; returns the weight, 1 where there is none.
-fn check(kind: &ExchangeKind, binding: &Binding<'_>) -> Result<u32, ExchangeError> {
-    let key = || String::from_utf8_lossy(binding.key).into_owned();
-    match kind {
-        ExchangeKind::Topic => topic::check(binding.key)?,
-        ExchangeKind::Headers => arguments::check_match(binding.arguments)?,
-        ExchangeKind::ConsistentHash(_) => {
-            let number = std::str::from_utf8(binding.key).ok().and_then(|text| text.parse().ok());
-            return number
-                .filter(|&weight| weight > 0)
-                .ok_or_else(|| ExchangeError::NotAWeight { key: key() });
-        }
-        ExchangeKind::LocalRandom if !binding.key.is_empty() => {
-            return Err(ExchangeError::KeyNotEmpty { key: key() });
-        }
-        _ => {}
-    }
-    Ok(1)
 }

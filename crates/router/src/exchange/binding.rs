@@ -1,11 +1,16 @@
 //! Exchanges and bindings as callers name them, and what limits them.
 
 use super::message::{Field, Property};
+use super::routing::{EXCHANGE, TWIN};
+use super::{ExchangeError, arguments, topic};
 use crate::TargetId;
 
 /// Names an exchange from its declaration until its removal; afterwards the number may be another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExchangeId(pub u32);
+
+/// Exchanges that can be numbered.
+pub(super) const EXCHANGES_MAX: usize = 1 << 20;
 
 /// Bytes of a binding key. (AMQP's own limit is 255, §4.2.5.3.)
 pub const KEY_BYTES_MAX: usize = 65_535;
@@ -153,4 +158,38 @@ impl Default for Limits {
             arguments_bytes_max: 1 << 16,
         }
     }
+}
+
+/// A destination's number with the mark of its kind.
+pub(super) fn number_of(destination: Destination) -> Result<u32, ExchangeError> {
+    match destination {
+        Destination::Target(target) if target.0 >= TWIN => {
+            Err(ExchangeError::TargetNumber { target, limit: TWIN - 1 })
+        }
+        Destination::Target(target) => Ok(target.0),
+        Destination::Exchange(exchange) if exchange.0 as usize >= EXCHANGES_MAX => {
+            Err(ExchangeError::UnknownExchange(exchange))
+        }
+        Destination::Exchange(exchange) => Ok(exchange.0 | EXCHANGE),
+    }
+}
+
+/// Checks what a kind of exchange asks of its bindings; returns the weight, 1 where there is none.
+pub(super) fn check(kind: &ExchangeKind, binding: &Binding<'_>) -> Result<u32, ExchangeError> {
+    let key = || String::from_utf8_lossy(binding.key).into_owned();
+    match kind {
+        ExchangeKind::Topic => topic::check(binding.key)?,
+        ExchangeKind::Headers => arguments::check_match(binding.arguments)?,
+        ExchangeKind::ConsistentHash(_) => {
+            let number = std::str::from_utf8(binding.key).ok().and_then(|text| text.parse().ok());
+            return number
+                .filter(|&weight| weight > 0)
+                .ok_or_else(|| ExchangeError::NotAWeight { key: key() });
+        }
+        ExchangeKind::LocalRandom if !binding.key.is_empty() => {
+            return Err(ExchangeError::KeyNotEmpty { key: key() });
+        }
+        _ => {}
+    }
+    Ok(1)
 }
