@@ -101,6 +101,13 @@ def test_refusal_without_problem_information_has_no_words_in_acks(limited: Broke
         assert connection.expect("SUBACK").properties == {}
 
 
+def test_subscribe_names_no_more_filters_than_a_session_may_have(limited: Broker) -> None:
+    with limited.connection() as connection:
+        connection.connect("repeats")
+        connection.send("SUBSCRIBE", **filters("a", "a", "a"))
+        assert connection.expect("SUBACK").fields["reasons"] == [0, 0, 0x97]
+
+
 def test_retained_store_is_limited(start_broker: Callable[..., Broker]) -> None:
     broker = start_broker(settings=["retained.messages_max=2"])
     with broker.client("pub") as pub:

@@ -27,8 +27,16 @@ impl Client {
         let mut owed = Owed::default();
         let mut problem = None;
         let mut reasons = Vec::with_capacity(subscribe.filters.len());
-        for request in &subscribe.filters {
-            let reason = match self.subscribe(turn, request, subscribe.subscription_id, &mut owed) {
+        let count_max = turn.settings.config.mqtt.subscriptions_max;
+        for (number, request) in subscribe.filters.iter().enumerate() {
+            // So many name some again: others do not wait until millions of filters are gone through.
+            let outcome = if number < count_max {
+                self.subscribe(turn, request, subscribe.subscription_id, &mut owed)
+            } else {
+                turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
+                Err(too_many(count_max))
+            };
+            let reason = match outcome {
                 Ok(qos) => granted(qos),
                 Err((reason, what)) => {
                     problem.get_or_insert(what);
@@ -119,13 +127,10 @@ impl Client {
             if let Err(error) = self.session.add_subscription(&subscribed.handle, count_max) {
                 turn.node.broker.unsubscribe_handle(&target, self.session.id, &subscribed.handle);
                 turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
-                let what = match error {
-                    SubscriptionError::TooMany => {
-                        format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)")
-                    }
-                    SubscriptionError::Ended => return Err(ended()),
-                };
-                return Err((ReasonCode::QuotaExceeded, what));
+                return Err(match error {
+                    SubscriptionError::TooMany => too_many(count_max),
+                    SubscriptionError::Ended => ended(),
+                });
             }
         }
         turn.context.counters.add(Counter::Subscribed, 1);
@@ -178,6 +183,11 @@ impl Client {
         turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);
         Ok(ReasonCode::Success)
     }
+}
+
+fn too_many(count_max: usize) -> (ReasonCode, String) {
+    let what = format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)");
+    (ReasonCode::QuotaExceeded, what)
 }
 
 fn granted(qos: Qos) -> ReasonCode {
