@@ -1,6 +1,7 @@
 //! What the server says when it is ready.
 
 use crate::config::Loaded;
+use crate::log;
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
@@ -33,9 +34,11 @@ pub(crate) fn print(
         text.push_str(&format!("  warning: {warning}\n"));
     }
     text.push_str(&format!("ready in {} ms\n", started.elapsed().as_millis()));
-    // Nothing is to be done about a standard error that takes nothing.
-    let _ = std::io::stderr().write_all(text.as_bytes());
     if !std::io::stderr().is_terminal() {
         tracing::info!(listeners = urls.join(" "), threads, open_files, connections_max, "ready");
     }
+    // The text comes last: who waits for "ready" finds nothing of the start behind it.
+    log::flush();
+    // Nothing is to be done about a standard error that takes nothing.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -105,8 +105,6 @@ fn serve(loaded: Loaded, options: RunOptions, log: &log::Handle) -> Result<(), S
         .map_err(StartError::system("handle signals"))?;
     let threads = start_shards(&node, polls, bound)?;
     node.add_timer(clock::now(), Timer::Report);
-    // The banner goes to standard error as well.
-    log::flush();
     banner::print(&loaded, &urls, thread_count, open_files, connections_max, options.started);
     let mut loaded = loaded;
     for signal in signals.forever() {
