@@ -6,6 +6,7 @@
 //! | AMQP topic patterns that a key matches (`*`, and `#` anywhere) | [`PatternTree`] | one owner |
 //! | string prefixes of a text (Zeek's Broker) | [`PrefixIndex`] | any number of threads |
 //! | destinations of a message to an exchange: direct, fanout, topic, headers, hashes, random; exchanges bound to exchanges | [`Exchanges`] | any number of threads |
+//! | all of these at once, for a message with a topic, an exchange, or both | [`Router`] | any number of threads |
 //! | topics that a filter matches, with a value each (retained messages) | [`TopicStore`] | one owner |
 //!
 //! What they find is a list of [`Entry`]s, a target and 32 bits of whoever bound it; [`Matches`] makes it a set.
@@ -153,7 +154,7 @@
 //! From the bottom: `arena` (fixed-size slots), `heap` (blocks of many sizes), `table` (hashes to ids), `interner` (rows
 //! stored once), `words` and `labels` (levels as ids), `targets` (sets), `node`, `tree` (shape and the three walks, for one
 //! thread), `lock` and `shards` (trees for many threads), `regions` (generations); on these [`index`], [`pattern`],
-//! [`prefix`], and on them [`exchange`], [`owners`], [`feed`]. [`cache`], [`mod@matches`], [`store`], [`algebra`] and
+//! [`prefix`], and on them [`exchange`], [`mod@router`], [`owners`], [`feed`]. [`cache`], [`mod@matches`], [`store`], [`algebra`] and
 //! [`mod@summary`] stand alone.
 //!
 //! # How to change it
@@ -203,6 +204,7 @@ pub mod owners;
 pub mod pattern;
 pub mod prefix;
 mod regions;
+pub mod router;
 mod shards;
 pub mod store;
 pub mod summary;
@@ -219,4 +221,5 @@ pub use matches::Matches;
 pub use pattern::{PatternError, PatternTree, RoutingPattern};
 pub use prefix::PrefixIndex;
 pub use regions::{Guard, Regions};
+pub use router::{RouteGuard, Router, Source};
 pub use store::{Cursor, TopicStore};
