@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import time
 from pathlib import Path
 from typing import Callable
 
@@ -268,3 +269,25 @@ def test_cut_off_client_of_5_0_is_told_why(start_broker: StartBroker) -> None:
         pytest.fail("closed without a DISCONNECT")
     assert packet.kind == "DISCONNECT" and packet.reason in {0x97, 0x89}, packet
     assert packet.properties.get("reason_string")
+
+
+@pytest.mark.parametrize("how", ["drop", "takeover"])
+def test_a_connection_that_waits_for_itself_ends_with_its_client(start_broker: StartBroker, how: str) -> None:
+    broker = start_broker(settings=["queue.outbox_bytes_max=64 KiB", "server.sys_interval=0s"])
+    slow = broker.connection(receive_buffer=4096)
+    slow.connect("slow", keep_alive=0, properties={"session_expiry_interval": 0})
+    slow.subscribe("t")
+    with broker.client("publisher") as publisher:
+        for _ in range(5000):
+            publisher.send("PUBLISH", topic="t", payload=bytes(2000))
+        publisher.quiet()
+    for _ in range(3):
+        slow.send("PINGREQ")
+        broker.probe()
+    if how == "drop":
+        slow.drop()
+    else:
+        broker.client("slow").close()
+    deadline = time.monotonic() + WAIT
+    while broker.metrics()["meridian_clients"] > 0:
+        assert time.monotonic() < deadline, "the connection is still there"

@@ -291,8 +291,11 @@ impl Session {
                 return false;
             }
             if result.is_err() {
-                // The socket is dead; its event loop hears of it as well and detaches.
+                // The socket is dead; its event loop hears of it as well and detaches, unless it waits for room there.
                 state.outbox = Outbox::default();
+                let resume = state.take_waiting_if_low();
+                drop(state);
+                resume.into_iter().for_each(|waiter| (waiter.resume)());
                 return false;
             }
             let goes_on = state.outbox.finish(buffer);

@@ -63,7 +63,8 @@ impl Shard {
         }
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get(key) else { return };
-            if connection.waits != Waits::No {
+            // One that was ended from outside waits for nothing: its end is what there is to read.
+            if connection.waits != Waits::No && !connection.link.is_ended() {
                 return;
             }
             let read = match self.fill(key) {
