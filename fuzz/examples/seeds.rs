@@ -35,7 +35,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(folder.join(name), bytes)
 }
 
-const TEXTS: [(&str, &str, &str); 13] = [
+const TEXTS: [(&str, &str, &str); 21] = [
     ("topic_grammar", "wildcards", "sport/+/player1/#\nsport/tennis/player1/ranking"),
     ("topic_grammar", "reserved", "+/monitor\n$SYS/monitor"),
     ("topic_grammar", "shared", "$share/group/a/+\na/b"),
@@ -51,6 +51,14 @@ const TEXTS: [(&str, &str, &str); 13] = [
         "prefixes",
         "p1\np2/zeek/event/conn\np3/zeek\nt0/zeek/event/conn/x\nq3/zeek\nt0/zeek/event/conn/x",
     ),
+    ("algebra", "filters", "a/+/#\na/b/+\na/b/c"),
+    ("algebra", "reserved", "+/#\n$SYS/#\n$SYS/x"),
+    ("algebra", "empty_levels", "/+/#\n/#\n/"),
+    ("algebra", "patterns", "*.#.a.*.#.b\na.#.a.x.y.b\na.a.x.y.b"),
+    ("summary", "regular", "60\nsite/1/state\nsite/2/state\nsite/2/+\nsite/3/alarm/#\n$SYS/a\n$SYS/b/c"),
+    ("summary", "wildcards", "20\n+/a/#\n+/#\n/#\n/+/#\na/+\na/#"),
+    ("feed", "snapshot", "s0a/b\ns0c\np1\nd0\nu0c\np1\ns0$SYS/+\nc9\nd0\nd0\n=0\nk2"),
+    ("feed", "restart", "s0a\np9\nd0\nr0\ns0b\nc9\nd0\np9\no0\nx0\ng1\np9\nd0\n=0"),
     (
         "websocket_handshake",
         "request",

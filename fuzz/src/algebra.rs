@@ -23,7 +23,8 @@ pub fn check_pair(script: &str) {
     if let (Ok(one), Ok(other)) = (TopicFilter::new(one), TopicFilter::new(other)) {
         check_filters(one, other, text);
     }
-    if let (Ok(one), Ok(other)) = (RoutingPattern::new(one.as_bytes()), RoutingPattern::new(other.as_bytes())) {
+    if let (Ok(one), Ok(other)) = (RoutingPattern::new(one.as_bytes()), RoutingPattern::new(other.as_bytes()))
+    {
         check_patterns(one, other, text.as_bytes());
     }
 }
@@ -106,7 +107,9 @@ fn hardest_keys<'a>(special: &[&'a [u8]], longest: usize) -> Vec<Vec<&'a [u8]>> 
             _ => return keys.into_iter().map(|key| [&key[..], &[word]].concat()).collect(),
         };
         (keys.iter())
-            .flat_map(|key| counts.clone().map(move |count| [&key[..], &vec![FRESH.as_bytes(); count]].concat()))
+            .flat_map(|key| {
+                counts.clone().map(move |count| [&key[..], &vec![FRESH.as_bytes(); count]].concat())
+            })
             .collect()
     })
 }
@@ -115,7 +118,8 @@ fn hardest_keys<'a>(special: &[&'a [u8]], longest: usize) -> Vec<Vec<&'a [u8]>> 
 pub fn check_summary(script: &str) {
     let mut lines = script.lines();
     let Some(bytes_max) = lines.next().and_then(|line| line.parse().ok()) else { return };
-    let filters: Vec<TopicFilter<'_>> = lines.filter_map(|line| TopicFilter::new(line).ok()).take(64).collect();
+    let filters: Vec<TopicFilter<'_>> =
+        lines.filter_map(|line| TopicFilter::new(line).ok()).take(64).collect();
     let budget = Budget { bytes_max, filter_overhead_bytes: 4 };
     let summary = match summarize(filters.iter().copied(), budget) {
         Ok(summary) => summary,
@@ -125,8 +129,11 @@ pub fn check_summary(script: &str) {
                 .expect("what it can be brought down to is enough")
         }
     };
-    let found: Vec<TopicFilter<'_>> =
-        summary.filters.iter().map(|text| TopicFilter::new(text).expect("a summary is of valid filters")).collect();
+    let found: Vec<TopicFilter<'_>> = summary
+        .filters
+        .iter()
+        .map(|text| TopicFilter::new(text).expect("a summary is of valid filters"))
+        .collect();
     assert_eq!(summary.bytes, found.iter().map(|filter| filter.as_str().len() + 4).sum::<usize>());
     for filter in &filters {
         assert!(found.iter().any(|general| covers(*general, *filter)), "{filter:?} is lost in {found:?}");

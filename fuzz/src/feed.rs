@@ -142,7 +142,8 @@ impl World {
         let Since::Changes(changes) = self.interest.changes_since(epoch, after, bytes_max) else {
             return Message::Behind;
         };
-        let owned = |change: Change<'_>| (matches!(change, Change::Add(_)), change.filter().as_str().to_owned());
+        let owned =
+            |change: Change<'_>| (matches!(change, Change::Add(_)), change.filter().as_str().to_owned());
         Message::Changes(epoch, after, changes.map(owned).collect())
     }
 
