@@ -4,9 +4,11 @@
 //! cargo run --release -p meridian-router --example kinds
 //! ```
 //!
-//! One JSON record per line, in the form of `workloads`. Times are the wall's in the quietest of some passes, per call.
+//! One JSON record per line, in the form of `workloads`. Times are of the thread's CPU, in the quietest of some passes, per
+//! call; the worst is the wall's, with whatever else the machine did.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use meridian_router::{Entry, Index, MatchCache, PatternTree, PrefixIndex, RoutingPattern, TargetId};
@@ -36,12 +38,28 @@ fn report(case: &str, metric: &str, value: f64, unit: &str) {
     );
 }
 
+/// Seconds this thread has been running, not counting when others had its core; the wall's where that is unknown.
+fn cpu_seconds() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = statistics.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok());
+    nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed().as_secs_f64(), |nanos| nanos / 1e9)
+}
+
 /// Nanoseconds per call over all items, in the quietest of five passes.
 fn nanos_per_call<T>(items: &[T], mut call: impl FnMut(&T)) -> f64 {
+    // Shorter than this the count of CPU time does not tell.
+    const PASS_SECONDS: f64 = 0.05;
     let passes = (0..5).map(|_| {
-        let start = Instant::now();
-        items.iter().for_each(&mut call);
-        start.elapsed().as_secs_f64() * 1e9 / items.len() as f64
+        let (start, mut rounds) = (cpu_seconds(), 0);
+        loop {
+            items.iter().for_each(&mut call);
+            rounds += 1;
+            let seconds = cpu_seconds() - start;
+            if seconds > PASS_SECONDS {
+                return seconds * 1e9 / (rounds * items.len()) as f64;
+            }
+        }
     });
     passes.fold(f64::INFINITY, f64::min)
 }
@@ -57,11 +75,14 @@ fn prefixes(case: &str, kinds: usize, nodes: usize) {
         .unzip();
     let index = PrefixIndex::new();
     let empty = index.memory_bytes();
-    let start = Instant::now();
+    let start = cpu_seconds();
     for (target, prefix) in (0..).zip(&prefixes) {
         index.insert(prefix.as_bytes(), TargetId(target), 0);
     }
-    report(case, "insert_per_s", prefixes.len() as f64 / start.elapsed().as_secs_f64(), "1/s");
+    let is_long = prefixes.len() >= 100_000;
+    if is_long {
+        report(case, "insert_per_s", prefixes.len() as f64 / (cpu_seconds() - start), "1/s");
+    }
     report(case, "bytes_per_filter", (index.memory_bytes() - empty) as f64 / prefixes.len() as f64, "B");
     Random(3).shuffle(&mut texts);
     let mut out = Vec::new();
@@ -78,11 +99,13 @@ fn prefixes(case: &str, kinds: usize, nodes: usize) {
         assert!(out.is_empty());
     });
     report(case, "no_match_mean_ns", nanos, "ns");
-    let start = Instant::now();
+    let start = cpu_seconds();
     for (target, prefix) in (0..).zip(&prefixes) {
         index.remove(prefix.as_bytes(), TargetId(target));
     }
-    report(case, "remove_per_s", prefixes.len() as f64 / start.elapsed().as_secs_f64(), "1/s");
+    if is_long {
+        report(case, "remove_per_s", prefixes.len() as f64 / (cpu_seconds() - start), "1/s");
+    }
     assert_eq!(index.memory_bytes(), empty, "memory is not given back");
 }
 
@@ -94,11 +117,11 @@ fn pattern(text: &str) -> RoutingPattern<'_> {
 fn patterns(case: &str, patterns: &[String], keys: &mut [String]) {
     let mut tree = PatternTree::new();
     let empty = tree.memory_bytes();
-    let start = Instant::now();
+    let start = cpu_seconds();
     for (target, text) in (0..).zip(patterns) {
         tree.insert(pattern(text), TargetId(target), 0);
     }
-    report(case, "insert_per_s", patterns.len() as f64 / start.elapsed().as_secs_f64(), "1/s");
+    report(case, "insert_per_s", patterns.len() as f64 / (cpu_seconds() - start), "1/s");
     let held = tree.pattern_count() as f64;
     report(case, "bytes_per_filter", (tree.memory_bytes() - empty) as f64 / held, "B");
     Random(5).shuffle(keys);
@@ -142,9 +165,9 @@ fn cached() {
     }
     assert!(cache.len() * 100 > hot.len() * 99, "{} topics are kept", cache.len());
     let rounds: Vec<&String> = (0..1000).flat_map(|_| hot.iter().copied()).collect();
-    let mut found = 0;
-    let nanos = nanos_per_call(&rounds, |text| found += look_up(&mut cache, text));
-    assert_eq!(found as usize, 5 * rounds.len());
+    let mut found = 0u64;
+    let nanos = nanos_per_call(&rounds, |text| found += u64::from(look_up(&mut cache, text)));
+    assert_eq!(found as usize % rounds.len(), 0, "a topic has one match");
     report("cache", "cached_match_per_s", 1e9 / nanos, "1/s");
 }
 
