@@ -73,6 +73,8 @@ impl Matches {
     /// Entries that were grouped before may be in another order by now, and equal ones gone.
     pub fn entries_mut(&mut self) -> &mut Vec<Entry> {
         self.grouped_count = 0;
+        self.groups.clear();
+        self.options.clear();
         &mut self.entries
     }
 
@@ -236,5 +238,7 @@ mod tests {
         assert_eq!(grouped(&mut matches), [(1, vec![0]), (2, vec![0])]);
         matches.entries_mut()[0] = entry(5);
         assert_eq!(grouped(&mut matches), [(2, vec![0]), (5, vec![0])]);
+        matches.entries_mut().clear();
+        assert_eq!(grouped(&mut matches), []);
     }
 }

@@ -1,9 +1,8 @@
 //! The bindings of a topic exchange.
 
-use parking_lot::RwLock;
-
 use super::ExchangeError;
 use super::routing::{Dest, EXCHANGE, Sink, TWIN};
+use crate::lock::{LOCK_HEAP_BYTES, Lock};
 use crate::pattern::{PatternTree, RoutingPattern};
 use crate::{Entry, TargetId};
 
@@ -13,7 +12,7 @@ use crate::{Entry, TargetId};
 /// beside `#`, or other arguments) is a *twin*: it goes into the tree under a number of its own that leads to its
 /// destination.
 pub(super) struct Patterns {
-    inner: RwLock<Inner>,
+    inner: Lock<Inner>,
 }
 
 struct Inner {
@@ -26,7 +25,7 @@ struct Inner {
 impl Patterns {
     pub(super) fn new() -> Self {
         Self {
-            inner: RwLock::new(Inner { tree: PatternTree::new(), twins: Vec::new(), free_twins: Vec::new() }),
+            inner: Lock::new(Inner { tree: PatternTree::new(), twins: Vec::new(), free_twins: Vec::new() }),
         }
     }
 
@@ -104,7 +103,8 @@ impl Patterns {
     /// Bytes held.
     pub(super) fn memory_bytes(&self) -> usize {
         let inner = self.inner.read();
-        inner.tree.memory_bytes()
+        LOCK_HEAP_BYTES
+            + inner.tree.memory_bytes()
             + inner.twins.capacity() * size_of::<Dest>()
             + inner.free_twins.capacity() * size_of::<u32>()
     }

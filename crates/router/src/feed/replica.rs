@@ -243,7 +243,7 @@ impl Replica {
         Ok(Agreement::Differs)
     }
 
-    /// Drops up to `routes_max` routes that the last snapshot did not confirm; none before it is whole. Cost: that of
+    /// Drops up to `routes_max` routes that the last snapshot did not confirm; none before [`is_complete`](Self::is_complete). Cost: that of
     /// [`OwnedRoutes::drop_stale`].
     pub fn drop_stale(
         &mut self,
@@ -251,7 +251,8 @@ impl Replica {
         routes_max: usize,
         changed: &mut dyn FnMut(Change<'_>),
     ) -> Dropped {
-        let routes_max = if matches!(self.phase, Phase::Following { .. }) { routes_max } else { 0 };
+        // A filter that left one page and came back into another while it was read is in the changes alone.
+        let routes_max = if self.is_complete() { routes_max } else { 0 };
         self.routes.drop_stale(index, routes_max, &mut |filter| changed(Change::Remove(filter)))
     }
 
