@@ -115,7 +115,7 @@ pub struct PatternTree {
 }
 
 impl PatternTree {
-    /// An empty tree; about 2 KiB.
+    /// An empty tree; about 3 KiB.
     pub fn new() -> Self {
         Self { tree: Tree::new(AMQP) }
     }
