@@ -369,6 +369,36 @@ fn a_copy_that_differs_is_found_by_its_hash_and_mended_without_a_gap() {
 }
 
 #[test]
+fn a_route_that_the_pages_missed_stays_until_the_changes_have_brought_it_back() {
+    let (index, mut replica) = (Index::new(), Replica::new(TARGET, OPTIONS, KEY));
+    let mut interest = interest_of(1, &["a", "b"]);
+    load(&mut replica, &index, &interest);
+    replica.fall_behind();
+    let apply = |replica: &mut Replica, page: &Page| {
+        let filters = page.filters.iter().map(|text| TopicFilter::new(text).unwrap());
+        replica.apply_page(&index, page.head, filters, &mut |_| {}).unwrap();
+    };
+    let first = interest.snapshot_page(PageStart::FIRST, 1);
+    apply(&mut replica, &first);
+    let next = first.head.next.unwrap();
+    // The other filter goes while its page is read, and comes back after that.
+    let missed = interest.snapshot_page(next, 1).filters.remove(0);
+    interest.remove(TopicFilter::new(&missed).unwrap()).unwrap();
+    let last = interest.snapshot_page(next, 1);
+    assert!(last.filters.is_empty() && last.head.next.is_none());
+    interest.add(TopicFilter::new(&missed).unwrap());
+    apply(&mut replica, &last);
+    assert_eq!(replica.drop_stale(&index, 9, &mut |_| {}).routes, 0, "{missed} is still wanted");
+    let (epoch, after) = replica.needs().changes.unwrap();
+    let Since::Changes(changes) = interest.changes_since(epoch, after, 1_000) else {
+        panic!("the ring holds them")
+    };
+    assert_eq!(replica.apply_changes(&index, epoch, after, changes, &mut |_| {}), Ok(2));
+    assert_eq!(replica.stale_count(), 0);
+    assert_eq!(replica.check(interest.state()), Ok(Agreement::Agrees));
+}
+
+#[test]
 fn a_page_that_was_overtaken_by_changes_is_refused() {
     let (index, mut replica) = (Index::new(), Replica::new(TARGET, OPTIONS, KEY));
     let mut interest = interest_of(1, &["a", "b"]);

@@ -243,8 +243,8 @@ impl Replica {
         Ok(Agreement::Differs)
     }
 
-    /// Drops up to `routes_max` routes that the last snapshot did not confirm; none before [`is_complete`](Self::is_complete). Cost: that of
-    /// [`OwnedRoutes::drop_stale`].
+    /// Drops up to `routes_max` routes that the last snapshot did not confirm; none before the copy is
+    /// [complete](Self::is_complete). Cost: that of [`OwnedRoutes::drop_stale`].
     pub fn drop_stale(
         &mut self,
         index: &Index,
