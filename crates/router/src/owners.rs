@@ -1,7 +1,7 @@
 //! The routes of one owner, so that they can be dropped in time proportional to them.
 //!
 //! An owner is whoever a target stands for: mostly another node, whose filters all lead to one target here. Its filters
-//! are kept as a compressed bitmap of their [`FilterId`](crate::FilterId)s, a quarter of a byte to some four bytes each:
+//! are kept as a compressed bitmap of their [`FilterId`]s, a quarter of a byte to some four bytes each:
 //! the index has their texts.
 
 use meridian_types::TopicFilter;
