@@ -45,6 +45,8 @@
 //!   exchange that leads there: a result guarded by a generation that was read before it is never stale.
 //! - **A binding's record knows its place in each set**, so that removing it searches nothing; whoever is moved to
 //!   that place is told.
+//! - **A message never comes to an exchange that got its number while the message was on its way**: what leads to an
+//!   exchange's number is gone before the number is used again, and exchanges know when they were declared.
 //! - **A message visits an exchange once.** That ends cycles and bounds a message's cost by the graph.
 //!
 //! # Differences from RabbitMQ
@@ -136,11 +138,8 @@ impl Exchanges {
         if registry.node_count() >= limit {
             return Err(ExchangeError::TooManyExchanges { limit });
         }
-        let exchange = Exchange::new(&kind);
-        let id = registry.add_node(kind);
-        let slot = self.graph.slots.get_or_make(id as usize);
-        slot.exchange.store(Some(Arc::new(exchange)));
-        slot.version.fetch_add(1, Ordering::AcqRel);
+        let id = registry.add_node(kind.clone());
+        self.graph.declare(id, &kind);
         Ok(ExchangeId(id))
     }
 

@@ -27,6 +27,9 @@ pub(super) const TWIN: u32 = 1 << 30;
 /// No exchange.
 pub(super) const NO_EXCHANGE: u32 = u32::MAX;
 
+/// Times that a walk starts anew because it came to an exchange younger than itself; then it leaves out such exchanges.
+const RESTARTS_MAX: usize = 8;
+
 /// Where a binding leads, as the routing structures hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dest {
@@ -60,6 +63,8 @@ impl Candidate {
 /// An exchange: what routing needs that is not in the tables of keys and of header pairs.
 pub(super) struct Exchange {
     pub(super) state: State,
+    /// When it was declared, by the graph's clock: no two are alike, though their numbers may be.
+    born: u64,
     /// Where messages go that find no destination, or [`NO_EXCHANGE`].
     pub(super) alternate: AtomicU32,
 }
@@ -81,7 +86,7 @@ pub(super) enum State {
 }
 
 impl Exchange {
-    pub(super) fn new(kind: &ExchangeKind) -> Self {
+    fn new(kind: &ExchangeKind, born: u64) -> Self {
         let pool = |pick| ArcSwap::from_pointee(Pool::new(pick));
         let state = match kind {
             ExchangeKind::Direct => State::Direct,
@@ -95,7 +100,7 @@ impl Exchange {
             ExchangeKind::Random => State::Picking(pool(Pick::Random), HashOn::Key),
             ExchangeKind::LocalRandom => State::Picking(pool(Pick::LocalRandom), HashOn::Key),
         };
-        Self { state, alternate: AtomicU32::new(NO_EXCHANGE) }
+        Self { state, born, alternate: AtomicU32::new(NO_EXCHANGE) }
     }
 }
 
@@ -103,14 +108,24 @@ impl Exchange {
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) exchange: ArcSwapOption<Exchange>,
+    /// When the latest exchange of this number was declared.
+    born: AtomicU64,
     /// Counts changes that concern every key, of this exchange and of those it leads to. Never starts anew, since an
     /// exchange's number is used again.
     pub(super) version: AtomicU64,
 }
 
 /// What readers see.
+///
+/// **Invariant:** a message never passes from an exchange to one that has got its number since, though readers hold no
+/// lock. An exchange's number is free only when nothing that readers can reach names it, and the clock goes on when it is
+/// given out again. So who read the clock before cannot come to the new exchange unawares: it is younger than the walk.
+/// And who is still in the old one, whose rows in the shared tables are found by number, sees after looking there that
+/// the slot has another date of birth.
 pub(super) struct Graph {
     pub(super) slots: Spine<Slot>,
+    /// Declarations so far.
+    clock: AtomicU64,
     /// Direct bindings by (exchange, key).
     pub(super) keys: RowTable<Dest>,
     /// Headers bindings by (exchange, condition).
@@ -187,10 +202,15 @@ impl Work {
     }
 
     fn clear(&mut self) {
-        for exchange in self.queue.drain(..) {
-            self.seen[exchange as usize / 64] = 0;
-        }
+        self.truncate(0);
         self.next = 0;
+    }
+
+    /// Takes back all but the first `len` exchanges, none of which was visited yet unless all go.
+    fn truncate(&mut self, len: usize) {
+        for exchange in self.queue.drain(len..) {
+            self.seen[exchange as usize / 64] &= !(1 << (exchange % 64));
+        }
     }
 }
 
@@ -223,11 +243,21 @@ impl Graph {
     pub(super) fn new() -> Self {
         Self {
             slots: Spine::new(),
+            clock: AtomicU64::new(0),
             keys: RowTable::new(),
             pairs: RowTable::new(),
             hasher: RandomState::default(),
             seeds: Seeds::new(),
         }
+    }
+
+    /// Lets readers see a new exchange under a number that nothing they can reach names.
+    pub(super) fn declare(&self, id: u32, kind: &ExchangeKind) {
+        let slot = self.slots.get_or_make(id as usize);
+        let born = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+        slot.born.store(born, Ordering::Release);
+        slot.exchange.store(Some(Arc::new(Exchange::new(kind, born))));
+        slot.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Walks from an exchange to all destinations. None if there is no such exchange.
@@ -240,6 +270,7 @@ impl Graph {
     ) -> Option<Routed> {
         // A number that was never an exchange's must not make room for all below it.
         self.slots.get(from.0 as usize)?;
+        let start = out.len();
         let mut walk = Walk {
             graph: self,
             message,
@@ -250,22 +281,19 @@ impl Graph {
             is_cacheable: message.more_keys.is_empty(),
         };
         let mut sink = Sink { out, work: &mut scratch.work, found: false };
-        let mut is_known = false;
-        sink.work.clear();
-        sink.work.push(from.0);
-        while let Some(at) = sink.work.pop() {
-            let Some(slot) = self.slots.get(at as usize) else { continue };
-            let exchange = slot.exchange.load();
-            let Some(exchange) = &*exchange else { continue };
-            is_known |= at == from.0;
-            sink.found = false;
-            walk.visit(at, &exchange.state, &mut sink);
-            let alternate = exchange.alternate.load(Ordering::Acquire);
-            if !sink.found && alternate != NO_EXCHANGE {
-                sink.work.push(alternate);
+        let asked = self.clock.load(Ordering::Acquire);
+        let mut clock = asked;
+        for restarts in 0.. {
+            sink.out.truncate(start);
+            sink.work.clear();
+            sink.work.push(from.0);
+            match walk.run(&mut sink, asked, clock) {
+                Step::Unknown => return None,
+                Step::Younger if restarts < RESTARTS_MAX => clock = self.clock.load(Ordering::Acquire),
+                _ => break,
             }
         }
-        is_known.then_some(Routed { is_cacheable: walk.is_cacheable, exchange_count: sink.work.queue.len() })
+        Some(Routed { is_cacheable: walk.is_cacheable, exchange_count: sink.work.queue.len() })
     }
 
     /// The place of a direct key.
@@ -298,7 +326,56 @@ struct Walk<'a> {
     is_cacheable: bool,
 }
 
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Done,
+    /// The first exchange is not there, or another has its number.
+    Unknown,
+    /// It came to exchanges that were declared after it began, and left them out.
+    Younger,
+}
+
 impl Walk<'_> {
+    /// Visits the exchanges that are to be visited, the first of which was there when the clock was `asked`, and the
+    /// others when it was `clock`.
+    fn run(&mut self, sink: &mut Sink<'_>, asked: u64, clock: u64) -> Step {
+        let mut step = Step::Unknown;
+        while let Some(at) = sink.work.pop() {
+            let Some(slot) = self.graph.slots.get(at as usize) else { continue };
+            let exchange = slot.exchange.load();
+            let Some(exchange) = &*exchange else {
+                if step == Step::Unknown {
+                    return step;
+                }
+                continue;
+            };
+            match step {
+                Step::Unknown if exchange.born > asked => return step,
+                Step::Unknown => step = Step::Done,
+                _ if exchange.born > clock => {
+                    step = Step::Younger;
+                    continue;
+                }
+                _ => {}
+            }
+            let (entry_count, work_count) = (sink.out.len(), sink.work.queue.len());
+            sink.found = false;
+            self.visit(at, &exchange.state, sink);
+            if slot.born.load(Ordering::Acquire) != exchange.born {
+                // It went meanwhile, and what was found may be its successor's.
+                sink.out.truncate(entry_count);
+                sink.work.truncate(work_count);
+                continue;
+            }
+            let alternate = exchange.alternate.load(Ordering::Acquire);
+            if !sink.found && alternate != NO_EXCHANGE {
+                sink.work.push(alternate);
+            }
+        }
+        step
+    }
+
     /// Delivers to what one exchange's own bindings say.
     #[inline]
     fn visit(&mut self, at: u32, state: &State, sink: &mut Sink<'_>) {
