@@ -217,6 +217,9 @@ impl Exchanges {
             registry.node(exchange.0).ok_or(ExchangeError::UnknownExchange(exchange))?;
         }
         let weight = check(&node.kind, binding)?;
+        if node.kind == ExchangeKind::Headers {
+            arguments::check_count(&arguments, self.limits.conditions_max)?;
+        }
         let identity = Identity { source, to, key: binding.key, arguments: &arguments };
         let (found, hash) = registry.find(identity);
         if let Some(id) = found {

@@ -86,6 +86,7 @@ fn limits_refuse_what_is_too_much_and_change_nothing() {
         bindings_per_exchange_max: 3,
         members_max: 1,
         arguments_bytes_max: 40,
+        conditions_max: 2,
     };
     let exchanges = Exchanges::with_limits(limits);
     let fanout = exchanges.declare(ExchangeKind::Fanout).unwrap();
@@ -110,6 +111,27 @@ fn limits_refuse_what_is_too_much_and_change_nothing() {
     let too_high = exchanges.bind(&Binding::new(fanout, Destination::Target(number), b""));
     assert_eq!(too_high, Err(ExchangeError::TargetNumber { target: number, limit: (1 << 30) - 1 }));
     assert_eq!(exchanges.binding_count(), 3);
+}
+
+#[test]
+fn a_headers_binding_has_no_more_conditions_than_allowed() {
+    let exchanges = Exchanges::with_limits(Limits { conditions_max: 3, ..Limits::default() });
+    let [headers, direct] =
+        [ExchangeKind::Headers, ExchangeKind::Direct].map(|kind| exchanges.declare(kind).unwrap());
+    let names = [b"a", b"b", b"c", b"d"];
+    for mode in ["all", "any"] {
+        let mut arguments: Vec<_> = names.map(|name| (&name[..], HeaderValue::Void)).into();
+        arguments.push((b"x-match", HeaderValue::from(mode)));
+        let bind = |source, arguments: &[_]| {
+            exchanges.bind(&Binding::new(source, target(1), b"").with_arguments(arguments)).map(|_| ())
+        };
+        let error = ExchangeError::TooManyConditions { count: 4, limit: 3 };
+        assert_eq!(bind(headers, &arguments), Err(error.clone()));
+        assert_eq!(error.to_string(), "the binding has 4 headers to match, at most 3 are allowed");
+        assert_eq!(bind(headers, &arguments[1..]), Ok(()), "what is no condition does not count");
+        assert_eq!(bind(direct, &arguments), Ok(()), "arguments of another kind are no conditions");
+    }
+    assert_eq!(exchanges.remove_target(TargetId(1)).binding_count, 4);
 }
 
 #[test]

@@ -123,6 +123,17 @@ pub(super) fn conditions(block: &[u8]) -> impl Iterator<Item = Argument<'_>> {
     arguments.filter(|argument| argument.is_condition)
 }
 
+/// Checks how many conditions a block has.
+///
+/// # Errors
+/// [`ExchangeError::TooManyConditions`].
+pub(super) fn check_count(block: &[u8], limit: usize) -> Result<(), ExchangeError> {
+    match conditions(block).count() {
+        count if count > limit => Err(ExchangeError::TooManyConditions { count, limit }),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a condition's text asks for presence only.
 #[inline]
 pub(super) fn is_presence(text: &[u8]) -> bool {

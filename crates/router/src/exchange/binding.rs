@@ -145,10 +145,13 @@ pub struct Limits {
     pub members_max: usize,
     /// Bytes that the arguments of one binding may take.
     pub arguments_bytes_max: usize,
+    /// Conditions of one headers binding: one that takes `any` of them costs as much as so many bindings.
+    pub conditions_max: usize,
 }
 
 impl Default for Limits {
-    /// 65,536 exchanges; 16,777,216 bindings, in all and of one exchange; 4,096 of one that picks; 64 KiB of arguments.
+    /// 65,536 exchanges; 16,777,216 bindings, in all and of one exchange; 4,096 of one that picks; 64 KiB of arguments,
+    /// 64 of them conditions.
     fn default() -> Self {
         Self {
             exchanges_max: 1 << 16,
@@ -156,6 +159,7 @@ impl Default for Limits {
             bindings_per_exchange_max: 1 << 24,
             members_max: 1 << 12,
             arguments_bytes_max: 1 << 16,
+            conditions_max: 64,
         }
     }
 }

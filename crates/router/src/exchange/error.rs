@@ -48,6 +48,14 @@ pub enum ExchangeError {
         /// The limit.
         limit: usize,
     },
+    /// A headers binding has more than [`Limits::conditions_max`](super::Limits) conditions.
+    #[error("the binding has {count} headers to match, at most {limit} are allowed")]
+    TooManyConditions {
+        /// Arguments that are conditions.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The binding key is no topic pattern.
     #[error("the binding key is no topic pattern")]
     Pattern(#[from] PatternError),

@@ -51,7 +51,7 @@ impl Graph {
             (State::Topic(patterns), Spots::One(twin)) => patterns.replace(&record.key, dest, Some(*twin)),
             (State::Topic(patterns), _) => patterns.replace(&record.key, dest, None),
             (State::Headers { .. }, _) => {
-                for (condition, text, at) in registrations(record) {
+                for (condition, text, at) in registrations(&record.arguments, &record.spots) {
                     let candidate = Candidate { dest, condition, arguments: record.arguments.clone() };
                     let place = self.place_of_condition(record.source, text);
                     self.pairs.update(place, |set| set.with_replaced(at, candidate));
@@ -102,7 +102,7 @@ impl Graph {
                 self.keys.update(place, |_| Set::default());
             }
             ExchangeKind::Headers => {
-                for (_, text, _) in registrations(record) {
+                for (_, text, _) in registrations(&record.arguments, &record.spots) {
                     let place = self.place_of_condition(record.source, text);
                     self.pairs.update(place, |_| Set::default());
                 }
@@ -154,34 +154,25 @@ impl Graph {
         let record = registry.record(id);
         let block = record.arguments.clone();
         let source = record.source;
-        let take = |condition: u32, at: u32, registry: &mut Registry| {
-            let text =
-                arguments::conditions(&block).nth(condition as usize).expect("as it was registered").text;
+        for (_, text, at) in registrations(&block, &spots) {
             let moved = take_from_row(&self.pairs, self.place_of_condition(source, text), at);
             if arguments::is_presence(text) {
                 presence_count.fetch_sub(1, Ordering::AcqRel);
             }
-            let Some(moved) = moved else { return };
+            let Some(moved) = moved else { continue };
             match &mut registry.record_mut(moved.dest.binding).spots {
                 Spots::Many(places) => places[moved.condition as usize] = at,
                 spots => *spots = Spots::Under { condition: moved.condition, at },
             }
-        };
-        match spots {
-            Spots::Under { condition, at } => take(condition, at, registry),
-            Spots::Many(places) => {
-                (0..).zip(places).for_each(|(condition, at)| take(condition, at, registry));
-            }
-            Spots::None | Spots::One(_) => {}
         }
     }
 }
 
-/// The conditions a headers binding is registered under: which, its text, its place in that set.
-fn registrations(record: &Record) -> impl Iterator<Item = (u32, &[u8], u32)> {
-    let conditions = (0..).zip(arguments::conditions(&record.arguments));
-    conditions.filter_map(|(condition, argument)| {
-        let at = match &record.spots {
+/// The conditions a headers binding with this block is registered under: which, its text, its place in that set.
+fn registrations<'a>(block: &'a [u8], spots: &'a Spots) -> impl Iterator<Item = (u32, &'a [u8], u32)> {
+    let conditions = (0..).zip(arguments::conditions(block));
+    conditions.filter_map(move |(condition, argument)| {
+        let at = match spots {
             Spots::Under { condition: of, at } if *of == condition => *at,
             Spots::Many(places) => places[condition as usize],
             _ => return None,
