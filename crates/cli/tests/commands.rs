@@ -41,9 +41,10 @@ impl Broker {
         let mut child = meridian(&args).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let mut url_of = |scheme: &str| {
-            let line = lines.find(|line| line.contains(scheme)).expect("the banner names the address");
-            let url = line.split_whitespace().find(|word| word.starts_with(scheme)).unwrap();
-            url.to_owned()
+            let url_in = |line: String| {
+                line.split_whitespace().find(|word| word.starts_with(scheme)).map(str::to_owned)
+            };
+            lines.find_map(url_in).expect("the banner names the address")
         };
         let (mqtt, http) = (url_of("mqtt://"), url_of("http://"));
         lines.find(|line| line.contains("ready in")).expect("the banner says when it is ready");
