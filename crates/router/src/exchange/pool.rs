@@ -9,7 +9,8 @@
 //! - a member's share of the slots is its share of the weight, give or take one over the square root of its slots;
 //! - who joins takes slots from the others in proportion and moves nothing between them; who leaves gives up its own;
 //! - a look-up is one hash and two loads, whatever the members and weights;
-//! - a change costs one comparison per slot, or where a member leaves, one for each of its slots and each other member.
+//! - who joins costs a comparison per slot; who leaves, one for each of its slots and each other member, which is about
+//!   as much if the weights are even, and up to so many times as much as there are members if it had all the weight.
 
 use super::routing::Dest;
 
@@ -171,34 +172,76 @@ fn join(slots: &mut Box<[u16]>, members: &[Member], candidates: &[u16], place: u
 
 /// Gives the slots of a member that left to whom they belong now, and closes the gap in the places.
 fn leave(slots: &mut [u16], members: &[Member], candidates: &[u16], gone: usize) {
-    let Some((&first, rest)) = candidates.split_first() else { return };
+    let Some(&first) = candidates.first() else { return };
+    let weight = members[usize::from(first)].weight;
+    let is_even = candidates.iter().all(|&place| members[usize::from(place)].weight == weight);
     for (slot, owner) in slots.iter_mut().enumerate() {
         match usize::from(*owner) {
             place if place > gone => *owner -= 1,
             place if place < gone => {}
-            _ => {
-                *owner = rest.iter().fold(first, |best, &next| {
-                    let is_better =
-                        beats(&members[usize::from(next)], &members[usize::from(best)], slot as u64);
-                    if is_better { next } else { best }
-                });
-            }
+            _ if is_even => *owner = longest_draw(members, candidates, slot as u64),
+            _ => *owner = shortest_wait(members, candidates, slot as u64),
         }
     }
 }
 
+/// The owner of a slot among candidates of one weight.
+fn longest_draw(members: &[Member], candidates: &[u16], slot: u64) -> u16 {
+    let salt = salt_of(slot);
+    let claim = |place: &u16| {
+        let member = &members[usize::from(*place)];
+        (draw_of(member, salt), member.dest.to)
+    };
+    *candidates.iter().max_by_key(|place| claim(place)).expect("there are candidates")
+}
+
+/// The owner of a slot among candidates of several weights.
+///
+/// A logarithm is taken only for those who may win: `-ln(x)` is at least `1 - x`.
+fn shortest_wait(members: &[Member], candidates: &[u16], slot: u64) -> u16 {
+    let salt = salt_of(slot);
+    let (mut best, mut best_wait) = (candidates[0], f64::INFINITY);
+    for &place in candidates {
+        let member = &members[usize::from(place)];
+        let draw = draw_of(member, salt);
+        // The factor is for what rounding may add.
+        if (1.0 - share_of(draw)) * 0.999_999 > best_wait * f64::from(member.weight) {
+            continue;
+        }
+        if place == best || beats(member, &members[usize::from(best)], slot) {
+            (best, best_wait) = (place, wait_of(draw, member.weight));
+        }
+    }
+    best
+}
+
 /// Whether one member's claim to a slot is better than another's.
 fn beats(one: &Member, other: &Member, slot: u64) -> bool {
-    let draw = |member: &Member| mix(member.seed ^ mix(slot.wrapping_add(GOLDEN)));
-    let (one_draw, other_draw) = (draw(one), draw(other));
+    let salt = salt_of(slot);
+    let (one_draw, other_draw) = (draw_of(one, salt), draw_of(other, salt));
     if one.weight == other.weight {
         return (one_draw, one.dest.to) > (other_draw, other.dest.to);
     }
-    // The draw as a number between 0 and 1, neither included; its logarithm as a waiting time.
-    let wait = |draw: u64, weight: u32| {
-        -(((draw >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln() / f64::from(weight)
-    };
-    wait(one_draw, one.weight) < wait(other_draw, other.weight)
+    wait_of(one_draw, one.weight) < wait_of(other_draw, other.weight)
+}
+
+/// What a slot adds to the draws of its candidates.
+const fn salt_of(slot: u64) -> u64 {
+    mix(slot.wrapping_add(GOLDEN))
+}
+
+const fn draw_of(member: &Member, salt: u64) -> u64 {
+    mix(member.seed ^ salt)
+}
+
+/// A draw as a number between 0 and 1, neither included but for rounding.
+fn share_of(draw: u64) -> f64 {
+    ((draw >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+/// A draw as a waiting time.
+fn wait_of(draw: u64, weight: u32) -> f64 {
+    -share_of(draw).ln() / f64::from(weight)
 }
 
 /// 2^64 divided by the golden ratio.
@@ -293,6 +336,15 @@ mod tests {
             }
             let back = after.with(member(gone, weights[gone as usize]));
             assert_eq!(picks(&back), picks(&before), "leaving and coming back moved a key");
+        }
+    }
+
+    #[test]
+    fn who_leaves_with_most_of_the_weight_leaves_the_ring_that_the_others_make() {
+        for weights in [[1, 1, 1, 1, 1, 1, 1_000_000], [3, 1, 4, 1, 5, 9, 1_000_000], [7, 7, 7, 1, 7, 7, 7]] {
+            let (rest, last) = (&weights[..6], weights.len() as u32 - 1);
+            let left = pool(Pick::Consistent, &weights).without(last);
+            assert_eq!(left.slots, pool(Pick::Consistent, rest).slots, "{weights:?}");
         }
     }
 
