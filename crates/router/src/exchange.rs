@@ -63,6 +63,7 @@ mod message;
 mod placing;
 mod pool;
 mod registry;
+mod removal;
 mod routing;
 mod rows;
 mod set;
@@ -85,17 +86,14 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::{Matches, TargetId};
+use crate::Matches;
 use binding::{EXCHANGES_MAX, check, number_of};
 use generations::{Generations, Region};
-use registry::{Identity, NONE, Record, Registry};
+use registry::{Identity, Registry};
 use routing::{Exchange, Graph, NO_EXCHANGE, State};
 
 /// Bindings that can be numbered.
 const BINDINGS_MAX: usize = 1 << 26;
-
-/// Bindings that are removed together before others who wait to change something get a turn.
-const REMOVAL_BATCH: usize = 256;
 
 /// The block of arguments where there are none.
 const NO_ARGUMENTS: &[u8] = &[0];
@@ -143,34 +141,6 @@ impl Exchanges {
         Ok(ExchangeId(id))
     }
 
-    /// Removes an exchange with all bindings from it and to it; where it was an alternate, there is none any more. Returns
-    /// none if there is no such exchange.
-    ///
-    /// Messages stop going through it at once. Cost: proportional to its bindings, and changes by others come in between.
-    pub fn remove(&self, exchange: ExchangeId) -> Option<Removed> {
-        let id = exchange.0;
-        let mut registry = self.registry.lock();
-        registry.node(id)?;
-        registry.node_mut(id).is_going = true;
-        self.graph.slots.get(id as usize)?.exchange.store(None);
-        self.note(&mut registry, id, Region::All);
-        self.forget_alternates(&mut registry, id);
-        let mut removed = Removed::default();
-        loop {
-            for _ in 0..REMOVAL_BATCH {
-                let node = registry.node_mut(id);
-                let next = if node.first_from == NONE { node.first_to } else { node.first_from };
-                if next == NONE {
-                    registry.remove_node(id);
-                    return Some(removed);
-                }
-                self.remove_binding(&mut registry, next, &mut removed);
-            }
-            drop(registry);
-            registry = self.registry.lock();
-        }
-    }
-
     /// Sets or clears where an exchange sends messages for which its own bindings give no destination at all
     /// (RabbitMQ's `alternate-exchange`). O(1), and what [`generation`](Self::generation) costs.
     ///
@@ -191,8 +161,9 @@ impl Exchanges {
 
     /// Makes a binding. If the same is there, its options, its seed and whether it is local are replaced.
     ///
-    /// Messages routed after this returns see it. Cost by the source's kind, besides one hash of the binding and the notes
-    /// to the exchanges that lead to the source:
+    /// Messages routed after this returns see it; one that is routed meanwhile may see the former options, the new, or of a
+    /// headers binding with `any` condition both. Cost by the source's kind, besides one hash of the binding and the notes to
+    /// the exchanges that lead to the source, which are bounded by [`Limits::edges_max`]:
     ///
     /// | kind | cost |
     /// |---|---|
@@ -226,6 +197,11 @@ impl Exchanges {
             return Ok(self.rebind(&mut registry, id, binding, weight));
         }
         self.check_limits(&registry, binding.source)?;
+        if let Destination::Exchange(exchange) = binding.destination
+            && !registry.has_edge(source, exchange.0)
+        {
+            self.check_edges(&registry, binding.source)?;
+        }
         let key = if binding.key.is_empty() { self.no_key.clone() } else { binding.key.into() };
         let id = registry.add((source, to), key, arguments, hash);
         let record = registry.record_mut(id);
@@ -245,27 +221,9 @@ impl Exchanges {
         registry.node(source)?;
         let identity = Identity { source, to, key: binding.key, arguments: &arguments };
         let id = registry.find(identity).0?;
-        let record = self.remove_binding(&mut registry, id, &mut Removed::default());
+        let record = self.remove_binding(&mut registry, id);
         let source_binding_count = registry.node_mut(source).binding_count;
         Some(Unbound { options: record.options, source_binding_count })
-    }
-
-    /// Removes all bindings to a target, as when a queue is deleted.
-    ///
-    /// Cost: proportional to its bindings. Changes by others come in between, so a target that is bound again meanwhile may
-    /// keep that binding or lose it.
-    pub fn remove_target(&self, target: TargetId) -> Removed {
-        let mut removed = Removed::default();
-        if number_of(Destination::Target(target)).is_err() {
-            return removed;
-        }
-        loop {
-            let mut registry = self.registry.lock();
-            for _ in 0..REMOVAL_BATCH {
-                let Some(id) = registry.first_to_target(target.0) else { return removed };
-                self.remove_binding(&mut registry, id, &mut removed);
-            }
-        }
     }
 
     /// Adds to `out` the targets a message reaches from an exchange, with the options of each binding on their way that
@@ -275,7 +233,8 @@ impl Exchanges {
     /// alternate is visited. A destination that is an exchange visited before counts as a destination (as in RabbitMQ).
     ///
     /// Takes no lock but that of a topic exchange, shared; allocates nothing but room in `out` and `scratch`. Changes by
-    /// others meanwhile are seen or not, each as a whole; a binding that is there throughout is always seen.
+    /// others meanwhile are seen or not, each as a whole, but for [options that change](Self::bind) and for a message with
+    /// several keys or headers, which sees a binding under some or all of those that match; a binding that is there throughout is always seen.
     ///
     /// | kind | cost besides the destinations found |
     /// |---|---|
@@ -332,9 +291,13 @@ impl Exchanges {
         self.registry.lock().node(exchange.0).map(|node| node.binding_count)
     }
 
-    /// Bytes held, with unused capacity and without the allocator's own. Visits every binding: for metrics.
+    /// Bytes held, with unused capacity and without the allocator's own. Visits every exchange, key and condition,
+    /// and holds up nobody but for a topic exchange's size: for metrics.
     pub fn memory_bytes(&self) -> usize {
-        let registry = self.registry.lock();
+        let registry_bytes = {
+            let registry = self.registry.lock();
+            registry.memory_bytes() + registry.text_bytes()
+        };
         let exchanges =
             (0..).map_while(|id| self.graph.slots.get(id)).filter_map(|slot| slot.exchange.load_full());
         let of_exchange = |exchange: Arc<Exchange>| {
@@ -352,8 +315,7 @@ impl Exchanges {
             + self.graph.keys.memory_bytes()
             + self.graph.pairs.memory_bytes()
             + self.generations.memory_bytes()
-            + registry.memory_bytes()
-            + registry.text_bytes()
+            + registry_bytes
     }
 
     fn encode(&self, binding: &Binding<'_>) -> Result<Arc<[u8]>, ExchangeError> {
@@ -382,6 +344,21 @@ impl Exchanges {
         Ok(())
     }
 
+    /// Whether the source may lead to one more exchange.
+    fn check_edges(&self, registry: &Registry, source: ExchangeId) -> Result<(), ExchangeError> {
+        let limit = self.limits.edges_max;
+        if registry.edge_count() >= limit {
+            return Err(ExchangeError::TooManyEdges { limit });
+        }
+        let limit = self.limits.edges_per_exchange_max;
+        match registry.node(source.0) {
+            Some(node) if node.child_count >= limit => {
+                Err(ExchangeError::TooManyEdgesOfExchange { exchange: source, limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn rebind(&self, registry: &mut Registry, id: u32, binding: &Binding<'_>, weight: u32) -> Bound {
         let record = registry.record_mut(id);
         let now = (binding.options, binding.is_local, binding.seed);
@@ -392,37 +369,6 @@ impl Exchanges {
             self.note_binding(registry, id);
         }
         Bound { previous: Some(previous.0) }
-    }
-
-    /// Removes a binding from readers and registry, and notes it.
-    fn remove_binding(&self, registry: &mut Registry, id: u32, removed: &mut Removed) -> Record {
-        let source = registry.record(id).source;
-        let is_source_going = registry.node(source).is_none();
-        if is_source_going {
-            // Readers lost the source as a whole, and those that lead to it were told.
-            let kind = registry.node_mut(source).kind.clone();
-            self.graph.forget_rows(&kind, registry.record(id));
-        } else {
-            self.graph.displace_binding(registry, id);
-            self.note_binding(registry, id);
-        }
-        let record = registry.remove(id);
-        removed.binding_count += 1;
-        if !is_source_going && registry.node_mut(source).binding_count == 0 {
-            removed.emptied.push(ExchangeId(source));
-        }
-        record
-    }
-
-    /// Takes an exchange that goes from where it is the alternate, and its own alternate from it.
-    fn forget_alternates(&self, registry: &mut Registry, id: u32) {
-        let parents: Vec<u32> = registry.node_mut(id).parents.keys().copied().collect();
-        for parent in parents {
-            if registry.node_mut(parent).alternate == id {
-                self.change_alternate(registry, parent, NO_EXCHANGE);
-            }
-        }
-        self.change_alternate(registry, id, NO_EXCHANGE);
     }
 
     fn change_alternate(&self, registry: &mut Registry, id: u32, alternate: u32) {

@@ -87,6 +87,7 @@ fn limits_refuse_what_is_too_much_and_change_nothing() {
         members_max: 1,
         arguments_bytes_max: 40,
         conditions_max: 2,
+        ..Limits::default()
     };
     let exchanges = Exchanges::with_limits(limits);
     let fanout = exchanges.declare(ExchangeKind::Fanout).unwrap();
@@ -132,6 +133,41 @@ fn a_headers_binding_has_no_more_conditions_than_allowed() {
         assert_eq!(bind(direct, &arguments), Ok(()), "arguments of another kind are no conditions");
     }
     assert_eq!(exchanges.remove_target(TargetId(1)).binding_count, 4);
+}
+
+#[test]
+fn edges_between_exchanges_are_limited() {
+    let limits = Limits { edges_max: 3, edges_per_exchange_max: 2, ..Limits::default() };
+    let exchanges = Exchanges::with_limits(limits);
+    let ids: Vec<_> = (0..4).map(|_| exchanges.declare(ExchangeKind::Fanout).unwrap()).collect();
+    let bind = |from: usize, to: usize, key: &[u8]| {
+        exchanges.bind(&Binding::new(ids[from], Destination::Exchange(ids[to]), key)).map(|_| ())
+    };
+    bind(0, 1, b"").unwrap();
+    bind(0, 2, b"").unwrap();
+    let of_one = ExchangeError::TooManyEdgesOfExchange { exchange: ids[0], limit: 2 };
+    assert_eq!(bind(0, 3, b""), Err(of_one));
+    assert_eq!(bind(0, 1, b"another"), Ok(()), "a further binding is no further edge");
+    bind(1, 2, b"").unwrap();
+    assert_eq!(bind(1, 3, b""), Err(ExchangeError::TooManyEdges { limit: 3 }));
+    exchanges.unbind(&Binding::new(ids[0], Destination::Exchange(ids[1]), b"")).unwrap();
+    assert_eq!(bind(1, 3, b""), Err(ExchangeError::TooManyEdges { limit: 3 }), "one is left between them");
+    exchanges.remove(ids[0]).unwrap();
+    bind(1, 3, b"").unwrap();
+    bind(2, 3, b"").unwrap();
+}
+
+#[test]
+fn only_an_exchange_without_bindings_is_removed_as_unused() {
+    let exchanges = Exchanges::new();
+    let [source, below] = [(); 2].map(|()| exchanges.declare(ExchangeKind::Fanout).unwrap());
+    exchanges.bind(&Binding::new(source, Destination::Exchange(below), b"")).unwrap();
+    let in_use = ExchangeError::InUse { exchange: source, binding_count: 1 };
+    assert_eq!(exchanges.remove_if_unused(source), Err(in_use));
+    let removed = exchanges.remove_if_unused(below).expect("bindings to it are no use");
+    assert_eq!((removed.binding_count, &removed.emptied[..]), (1, &[source][..]));
+    assert_eq!(exchanges.remove_if_unused(source).map(|removed| removed.binding_count), Ok(0));
+    assert_eq!(exchanges.remove_if_unused(source), Err(ExchangeError::UnknownExchange(source)));
 }
 
 #[test]

@@ -171,3 +171,49 @@ fn an_exchange_can_be_removed_while_it_is_bound_and_read() {
         is_done.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn an_exchange_is_bound_or_removed_as_unused_but_not_both() {
+    let exchanges = Exchanges::new();
+    for _ in 0..ROUNDS * 10 {
+        let source = exchanges.declare(ExchangeKind::Fanout).unwrap();
+        let (is_bound, is_removed) = std::thread::scope(|scope| {
+            let bound =
+                scope.spawn(|| exchanges.bind(&Binding::new(source, Destination::Target(TargetId(1)), b"")));
+            let is_removed = exchanges.remove_if_unused(source).is_ok();
+            (bound.join().expect("no panic").is_ok(), is_removed)
+        });
+        assert!(is_bound != is_removed);
+        assert_eq!(exchanges.binding_count(), usize::from(is_bound));
+        exchanges.remove(source);
+    }
+}
+
+#[test]
+fn an_exchange_emptied_more_than_once_is_told_once() {
+    let exchanges = Exchanges::new();
+    let [large, small] =
+        [ExchangeKind::Direct, ExchangeKind::Fanout].map(|kind| exchanges.declare(kind).unwrap());
+    let to = Destination::Target(TargetId(1));
+    for _ in 0..ROUNDS {
+        for number in 0..2_000u32 {
+            exchanges.bind(&Binding::new(large, to, &number.to_le_bytes())).unwrap();
+        }
+        let is_done = AtomicBool::new(false);
+        let mut removed = std::thread::scope(|scope| {
+            let again = scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    exchanges.bind(&Binding::new(small, to, b"")).unwrap();
+                }
+            });
+            let removed = exchanges.remove_target(TargetId(1));
+            is_done.store(true, Ordering::Relaxed);
+            again.join().expect("no panic");
+            removed
+        });
+        let count = removed.emptied.len();
+        removed.emptied.dedup();
+        assert_eq!(count, removed.emptied.len(), "{removed:?}");
+        exchanges.remove_target(TargetId(1));
+    }
+}

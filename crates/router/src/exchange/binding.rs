@@ -127,7 +127,8 @@ pub struct Unbound {
 pub struct Removed {
     /// Bindings removed.
     pub binding_count: usize,
-    /// Exchanges that lost their last binding by this and are still there.
+    /// Exchanges that lost their last binding by this, and were there and without bindings at its end; each once. They
+    /// may have bindings by now: see [`Exchanges::remove_if_unused`](super::Exchanges::remove_if_unused).
     pub emptied: Vec<ExchangeId>,
 }
 
@@ -140,9 +141,16 @@ pub struct Limits {
     pub bindings_max: usize,
     /// Bindings from one exchange.
     pub bindings_per_exchange_max: usize,
-    /// Bindings from one exchange that picks one destination: a change there costs time proportional to them. At most
-    /// [`RING_SLOTS`](super::RING_SLOTS) are possible.
+    /// Bindings from one exchange that picks one destination: a change there costs time proportional to them, and
+    /// holds up other changes meanwhile: of a consistent hash, up to [`RING_SLOTS`](super::RING_SLOTS) comparisons for
+    /// each, if a member leaves that had all the weight. At most [`RING_SLOTS`](super::RING_SLOTS) are possible.
     pub members_max: usize,
+    /// Edges: pairs of exchanges of which one has bindings to the other, however many, or has it for its alternate. A
+    /// change of an exchange is noted in all that lead there, at the cost of a step for each edge among them, which holds up
+    /// other changes. An alternate is never refused, but counts.
+    pub edges_max: usize,
+    /// Edges from one exchange.
+    pub edges_per_exchange_max: usize,
     /// Bytes that the arguments of one binding may take.
     pub arguments_bytes_max: usize,
     /// Conditions of one headers binding: one that takes `any` of them costs as much as so many bindings.
@@ -150,14 +158,16 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 65,536 exchanges; 16,777,216 bindings, in all and of one exchange; 4,096 of one that picks; 64 KiB of arguments,
-    /// 64 of them conditions.
+    /// 65,536 exchanges; 16,777,216 bindings, in all and of one exchange; 256 of one that picks; 65,536 edges between
+    /// exchanges, 1,024 from one; 64 KiB of arguments, 64 of them conditions.
     fn default() -> Self {
         Self {
             exchanges_max: 1 << 16,
             bindings_max: 1 << 24,
             bindings_per_exchange_max: 1 << 24,
-            members_max: 1 << 12,
+            members_max: 1 << 8,
+            edges_max: 1 << 16,
+            edges_per_exchange_max: 1 << 10,
             arguments_bytes_max: 1 << 16,
             conditions_max: 64,
         }

@@ -32,6 +32,28 @@ pub enum ExchangeError {
         /// The limit.
         limit: usize,
     },
+    /// [`Limits::edges_max`](super::Limits) edges between exchanges are there.
+    #[error("{limit} pairs of exchanges are bound to each other, and no more may be")]
+    TooManyEdges {
+        /// The limit.
+        limit: usize,
+    },
+    /// The source leads to [`Limits::edges_per_exchange_max`](super::Limits) exchanges.
+    #[error("exchange {} leads to {limit} exchanges, and may lead to no more", exchange.0)]
+    TooManyEdgesOfExchange {
+        /// The source.
+        exchange: ExchangeId,
+        /// The limit.
+        limit: usize,
+    },
+    /// There are bindings from the exchange, which was to be removed only without (AMQP reply code 406).
+    #[error("exchange {} has {binding_count} bindings", exchange.0)]
+    InUse {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Bindings from it.
+        binding_count: usize,
+    },
     /// The binding key is longer than [`KEY_BYTES_MAX`](super::KEY_BYTES_MAX).
     #[error("the binding key has {len} bytes, at most {limit} are allowed")]
     KeyTooLong {

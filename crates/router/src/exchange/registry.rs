@@ -89,6 +89,8 @@ pub(super) struct Identity<'a> {
 /// An exchange as a node of the graph.
 pub(super) struct Node {
     pub(super) kind: ExchangeKind,
+    /// When it was declared, by the registry's clock: no two are alike, though their numbers may be.
+    pub(super) born: u64,
     /// Being removed: it takes no more bindings.
     pub(super) is_going: bool,
     pub(super) alternate: u32,
@@ -98,6 +100,8 @@ pub(super) struct Node {
     pub(super) binding_count: usize,
     /// Exchanges with bindings to it or with it for an alternate, and how many such edges each has.
     pub(super) parents: HashMap<u32, u32, RandomState>,
+    /// Exchanges that have it among their parents.
+    pub(super) child_count: usize,
 }
 
 /// All bindings and exchanges.
@@ -110,6 +114,14 @@ pub(super) struct Registry {
     free_nodes: Vec<u32>,
     hasher: RandomState,
     record_count: usize,
+    /// Pairs of exchanges of which one leads to the other.
+    edge_count: usize,
+    /// Exchanges declared so far.
+    declared_count: u64,
+    /// Bytes of keys and arguments.
+    text_bytes: usize,
+    /// Steps taken so far, of whatever is not bounded by a constant. Who removes much gives way after so many.
+    pub(super) work: usize,
     /// Exchanges met while a change is noted for all that lead to its source.
     pub(super) met: Vec<u32>,
 }
@@ -124,19 +136,26 @@ impl Registry {
             free_nodes: Vec::new(),
             hasher: RandomState::default(),
             record_count: 0,
+            edge_count: 0,
+            declared_count: 0,
+            text_bytes: 0,
+            work: 0,
             met: Vec::new(),
         }
     }
 
     pub(super) fn add_node(&mut self, kind: ExchangeKind) -> u32 {
+        self.declared_count += 1;
         let node = Node {
             kind,
+            born: self.declared_count,
             is_going: false,
             alternate: NO_EXCHANGE,
             first_from: NONE,
             first_to: NONE,
             binding_count: 0,
             parents: HashMap::default(),
+            child_count: 0,
         };
         let id = self.free_nodes.pop().unwrap_or(self.nodes.len() as u32);
         if id as usize == self.nodes.len() {
@@ -167,7 +186,12 @@ impl Registry {
         self.nodes.get(id as usize)?.as_ref().filter(|node| !node.is_going)
     }
 
-    /// A node that is known to be there.
+    /// A node that is known to be there, though it may be going.
+    pub(super) fn any_node(&self, id: u32) -> &Node {
+        self.nodes[id as usize].as_ref().expect("an exchange is there while anything refers to it")
+    }
+
+    /// As [`any_node`](Self::any_node), to be changed.
     pub(super) fn node_mut(&mut self, id: u32) -> &mut Node {
         self.nodes[id as usize].as_mut().expect("an exchange is there while anything refers to it")
     }
@@ -213,6 +237,7 @@ impl Registry {
         hash: u64,
     ) -> u32 {
         let (source, to) = identity;
+        self.text_bytes += bytes_of(&key) + bytes_of(&arguments);
         let id = self.records.insert(RecordSlot::Used(Record {
             source,
             to,
@@ -243,7 +268,10 @@ impl Registry {
         self.records.remove(id);
         self.record_count -= 1;
         match slot {
-            RecordSlot::Used(record) => record,
+            RecordSlot::Used(record) => {
+                self.text_bytes -= bytes_of(&record.key) + bytes_of(&record.arguments);
+                record
+            }
             RecordSlot::Free(_) => unreachable!("the binding was there"),
         }
     }
@@ -255,7 +283,22 @@ impl Registry {
 
     /// Counts an edge from one exchange to another.
     pub(super) fn add_edge(&mut self, from: u32, to: u32) {
-        *self.node_mut(to).parents.entry(from).or_insert(0) += 1;
+        let count = self.node_mut(to).parents.entry(from).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            self.node_mut(from).child_count += 1;
+            self.edge_count += 1;
+        }
+    }
+
+    /// Whether one exchange leads to another.
+    pub(super) fn has_edge(&self, from: u32, to: u32) -> bool {
+        self.node(to).is_some_and(|node| node.parents.contains_key(&from))
+    }
+
+    /// Pairs of exchanges of which one leads to the other.
+    pub(super) const fn edge_count(&self) -> usize {
+        self.edge_count
     }
 
     /// Takes back an edge.
@@ -268,6 +311,8 @@ impl Registry {
             if parents.is_empty() {
                 parents.shrink_to_fit();
             }
+            self.node_mut(from).child_count -= 1;
+            self.edge_count -= 1;
         }
     }
 
@@ -285,6 +330,7 @@ impl Registry {
         while let Some(&at) = self.met.get(next) {
             next += 1;
             let Some(node) = &self.nodes[at as usize] else { continue };
+            self.work += 1 + node.parents.len();
             self.met.extend(node.parents.keys().copied().filter(|&parent| seen.insert(parent)));
         }
     }
@@ -298,15 +344,9 @@ impl Registry {
             + self.free_nodes.capacity() * size_of::<u32>()
     }
 
-    /// Bytes of keys and arguments. Visits every binding.
-    pub(super) fn text_bytes(&self) -> usize {
-        // An `Arc` keeps two counts before its content; the empty ones are shared.
-        let bytes = |text: &Arc<[u8]>| if text.len() > 1 { text.len() + 2 * size_of::<usize>() } else { 0 };
-        let of_slot = |slot: &RecordSlot| match slot {
-            RecordSlot::Used(record) => bytes(&record.key) + bytes(&record.arguments),
-            RecordSlot::Free(_) => 0,
-        };
-        self.records.live().map(of_slot).sum()
+    /// Bytes of keys and arguments. O(1).
+    pub(super) const fn text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     fn hash_of_target(&self, target: u32) -> u64 {
@@ -382,6 +422,11 @@ impl Registry {
             self.by_target.replace(hash, id, next);
         }
     }
+}
+
+/// The bytes of a key or of arguments: an `Arc` keeps two counts before its content, and the empty ones are shared.
+fn bytes_of(text: &Arc<[u8]>) -> usize {
+    if text.len() > 1 { text.len() + 2 * size_of::<usize>() } else { 0 }
 }
 
 fn used(records: &Arena<RecordSlot>, id: u32) -> &Record {
