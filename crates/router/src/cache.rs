@@ -41,6 +41,9 @@ const GROUP_MARKS: usize = 4;
 /// Bytes that the table of places takes for an entry, at its emptiest.
 const PLACE_BYTES: usize = 10;
 
+/// Entries that one `put` looks at to make room, at most.
+const EVICTION_STEPS_MAX: usize = 16;
+
 struct Cached<V, G> {
     hash: u64,
     space: u32,
@@ -59,8 +62,8 @@ struct Cached<V, G> {
 /// [`PrefixIndex`] a [`Guard`], so that changes elsewhere leave the result valid; for others a generation, or several.
 ///
 /// A key is kept from its second miss on, so that keys used once do not displace the others. When the bytes run out, a
-/// hand goes round the entries and drops those that were not asked for since it last passed: a few at a time, so that no
-/// call takes long.
+/// hand goes round the entries and drops those that were not asked for since it last passed: at most sixteen steps at a
+/// time, so that no call takes long. If that makes no room, the result is not kept; the next miss goes on from there.
 ///
 /// Cost: a hit is one hash, one probe, the comparison of the key and of its guard, and allocates nothing; a `put` that keeps its key
 /// copies it.
@@ -112,7 +115,7 @@ impl<V, G> MatchCache<V, G> {
     /// Offers the result of a look-up after a miss, with the guard that was made *before* the look-up.
     ///
     /// `value_bytes` is what the value holds outside itself. The result is not kept if this is the key's first miss (or
-    /// its first for long), or if it is larger than the whole cache.
+    /// its first for long), if it is larger than the whole cache, or if there is no room for it yet.
     pub fn put(&mut self, space: u32, key: &[u8], guard: G, value: V, value_bytes: usize) {
         let hash = self.hash(space, key);
         let bytes = size_of::<Cached<V, G>>() + PLACE_BYTES + key.len() + value_bytes;
@@ -124,8 +127,14 @@ impl<V, G> MatchCache<V, G> {
         if bytes > self.bytes_max {
             return;
         }
-        while self.bytes + bytes > self.bytes_max {
+        for _ in 0..EVICTION_STEPS_MAX {
+            if self.bytes + bytes <= self.bytes_max {
+                break;
+            }
             self.evict();
+        }
+        if self.bytes + bytes > self.bytes_max {
+            return;
         }
         self.bytes += bytes;
         let place = self.entries.len() as u32;
@@ -257,6 +266,22 @@ mod tests {
             assert!(cache.bytes() <= 8 << 10);
         }
         assert!(cache.len() > 50, "{} entries", cache.len());
+    }
+
+    #[test]
+    fn one_put_looks_at_few_entries_and_the_next_goes_on() {
+        let mut cache = MatchCache::<u32, u32>::new(1 << 20);
+        let keys = || (0..20_000u32).map(u32::to_le_bytes);
+        keys().for_each(|key| keep(&mut cache, &key, 1));
+        let held: Vec<_> = keys().filter(|key| cache.get(0, key, |_| true).is_some()).collect();
+        let (mut puts, before) = (0, cache.len());
+        while cache.get(0, b"new", |_| true).is_none() {
+            cache.put(0, b"new", 0, 7, 0);
+            puts += 1;
+        }
+        // The hand has to pass every entry once, since all were asked for.
+        assert!(puts >= held.len() / EVICTION_STEPS_MAX, "{puts} puts");
+        assert!(cache.len() + EVICTION_STEPS_MAX >= before);
     }
 
     #[test]
