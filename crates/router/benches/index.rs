@@ -1,7 +1,6 @@
 //! Look-ups, changes and generations of the index, and the topic store, one call at a time.
 //!
-//! `cargo bench -p meridian-router`. For memory, whole workloads and the slowest single calls see
-//! `examples/workloads.rs`.
+//! `cargo bench -p meridian-router`. `bench/run.sh index` measures memory, whole workloads and the slowest single calls.
 
 use std::hint::black_box;
 

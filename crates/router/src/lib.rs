@@ -134,7 +134,8 @@
 //! busiest, and to as many misses of the translation of addresses: with huge pages for the allocator (glibc's tunable
 //! `glibc.malloc.hugetlb=1`) insertions in random order are about a fifth faster.
 //!
-//! `examples/workloads.rs` measures the filters, `examples/kinds.rs` prefixes, patterns and the cache.
+//! `bench/run.sh index` of the repository measures all of this, beside other indexes; `examples/interest.rs` what nodes tell each
+//! other.
 //!
 //! # Invariants
 //!
@@ -170,7 +171,7 @@
 //! - *Another lock*: `lock` alone; it needs `read` and `write`. `index/models.rs` tries the protocol of locks, counts and
 //!   generations in every order that the memory model allows.
 //! - Each kind has an oracle in `tests/`, which tries every filter, and a fuzz target; a change is right when they say so
-//!   and fast when the examples do.
+//!   and fast when `bench/run.sh index` does.
 //!
 //! # Example
 //!
