@@ -159,8 +159,7 @@ impl Interner {
             key.write(&mut row);
             LONG_BASE + self.long.insert(Long { use_count: 1, units: row })
         };
-        let Self { table, heap, long, seeds } = self;
-        table.insert(key.hash(*seeds), id, |id| row(heap, long, id).hash(*seeds));
+        self.table.insert(key.hash(self.seeds), id);
         (id, true)
     }
 
@@ -178,8 +177,7 @@ impl Interner {
         }
         let Self { table, heap, long, seeds } = self;
         last_use(row(heap, long, id));
-        let hash_of = |id| row(heap, long, id).hash(*seeds);
-        table.remove(hash_of(id), id, hash_of);
+        table.remove(row(heap, long, id).hash(*seeds), id);
         if id < LONG_BASE {
             heap.free(id);
         } else {

@@ -252,8 +252,7 @@ impl Registry {
             by_destination: UNLINKED,
         }));
         self.record_count += 1;
-        let records = &self.records;
-        self.by_identity.insert(hash, id, |id| used(records, id).hash);
+        self.by_identity.insert(hash, id);
         self.link(id, source, to);
         id
     }
@@ -262,8 +261,7 @@ impl Registry {
     pub(super) fn remove(&mut self, id: u32) -> Record {
         self.unlink(id);
         let hash = self.record(id).hash;
-        let records = &self.records;
-        self.by_identity.remove(hash, id, |id| used(records, id).hash);
+        self.by_identity.remove(hash, id);
         let slot = std::mem::replace(self.records.get_mut(id), RecordSlot::Free(NONE));
         self.records.remove(id);
         self.record_count -= 1;
@@ -382,8 +380,7 @@ impl Registry {
                 first
             }
             None => {
-                let (records, hasher) = (&self.records, &self.hasher);
-                self.by_target.insert(hash, id, |id| hasher.hash_one(used(records, id).to));
+                self.by_target.insert(hash, id);
                 NONE
             }
         }
@@ -416,8 +413,7 @@ impl Registry {
     fn follow_target(&mut self, target: u32, id: u32, next: u32) {
         let hash = self.hash_of_target(target);
         if next == NONE {
-            let (records, hasher) = (&self.records, &self.hasher);
-            self.by_target.remove(hash, id, |id| hasher.hash_one(used(records, id).to));
+            self.by_target.remove(hash, id);
         } else {
             self.by_target.replace(hash, id, next);
         }
@@ -427,11 +423,4 @@ impl Registry {
 /// The bytes of a key or of arguments: an `Arc` keeps two counts before its content, and the empty ones are shared.
 fn bytes_of(text: &Arc<[u8]>) -> usize {
     if text.len() > 1 { text.len() + 2 * size_of::<usize>() } else { 0 }
-}
-
-fn used(records: &Arena<RecordSlot>, id: u32) -> &Record {
-    match records.get(id) {
-        RecordSlot::Used(record) => record,
-        RecordSlot::Free(_) => unreachable!("only live bindings are in a table"),
-    }
 }

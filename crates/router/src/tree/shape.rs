@@ -205,11 +205,7 @@ impl Tree {
         let branch = self.branches.get_mut(branch);
         branch.literal_count += 1;
         branch.literal_xor ^= child;
-        let Self { nodes, edges, seeds, .. } = self;
-        edges.insert(seeds.hash_pair(parent, word), child, |id| {
-            let node = nodes.get(id);
-            seeds.hash_pair(node.parent(), node.word)
-        });
+        self.edges.insert(self.seeds.hash_pair(parent, word), child);
     }
 
     /// Makes `child` no longer a child of `parent`. Its own fields stay as they are.
@@ -226,11 +222,7 @@ impl Tree {
         let branch = self.branches.get_mut(branch);
         branch.literal_count -= 1;
         branch.literal_xor ^= child;
-        let Self { nodes, edges, seeds, .. } = self;
-        edges.remove(seeds.hash_pair(parent, word), child, |id| {
-            let node = nodes.get(id);
-            seeds.hash_pair(node.parent(), node.word)
-        });
+        self.edges.remove(self.seeds.hash_pair(parent, word), child);
     }
 
     /// Puts `new` in the place of `old` below `parent`; both start with `word`.
