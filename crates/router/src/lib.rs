@@ -34,7 +34,7 @@
 //! target 9, `device/1/+/5/#` for target 7, `device/2/+/4/#` for target 9:
 //!
 //! ```text
-//!                       node 20 B               branch 16 B            edge: 4 B in a hash table
+//!                       node 20 B               branch 16 B            edge: 8 B in a hash table
 //! root                  word   tail  targets    plus  children         keyed by (parent, word)
 //!   └─ device           device  –    none       –     2                (root, device)
 //!        ├─ 1/+         1      [+]   none       –     2                (device, 1)
@@ -58,15 +58,15 @@
 //! |---|---|---|
 //! | node | arena of chunks, named by 27 bits that never change | 20 |
 //! | branch, for nodes with children | arena | 16 |
-//! | edge to a child by a literal word, or by a `#` inside a pattern | segmented hash table; the child by `+` or `*` is a field of the branch | 5–6 |
+//! | edge to a child by a literal word, or by a `#` inside a pattern | segmented hash table; the child by `+` or `*` is a field of the branch | 10–13 |
 //! | word of up to nine digits or four ASCII characters; byte | in its own id | 0 |
-//! | other word | a heap block with a use count, once per tree | 8 + text, and 5–6 |
-//! | tail | a heap block with a use count, once per tree | 8 + 4 per word, and 5–6 |
+//! | other word | a heap block with a use count, once per tree | 8 + text, and 10–13 |
+//! | tail | a heap block with a use count, once per tree | 8 + 4 per word, and 10–13 |
 //! | one target of a filter | in the node | 0 |
 //! | 2 to 32 targets | a heap block | 4 + 8 each |
 //! | more | sorted runs of up to 512 | 8 each when they arrive in order, about 11 when not |
 //!
-//! A million filters of the shape above with one target each take 31 MB in all.
+//! A million filters of the shape above with one target each take 37 MB in all.
 //!
 //! ## How a look-up walks
 //!
@@ -125,8 +125,8 @@
 //! | [`TopicStore::insert`], [`TopicStore::remove`], [`TopicStore::get`] | O(log n) | – |
 //! | [`TopicStore::visit_matching`] | O(log n) for each match and each prefix that a `+` tries | – |
 //!
-//! No change of a tree moves more than some 600 table slots, one chunk of 2,048 slots or one run of 512 targets: tables
-//! grow by splitting one segment of about 500 ids, never as a whole. The worst a topic of `n` levels can be made to cost is
+//! No change of a tree moves more than some 2,500 table slots, one chunk of 2,048 slots or one run of 512 targets: tables
+//! grow by splitting one segment of about 1,500 ids, never as a whole. The worst a topic of `n` levels can be made to cost is
 //! 2ⁿ⁺¹ node visits, and only if as many filters with every combination of `+` are there. A routing key of AMQP has 255
 //! bytes, so 128 words, and costs at most 128 visits of each node below a `#`, 20 to 40 ns each.
 //!
@@ -168,6 +168,9 @@
 //!   does not care; the walk in `tree/matching.rs` knows MQTT's `$` rule, the one in `tree/patterns.rs` knows `#` inside.
 //! - *Another layout of nodes*: `node` alone knows the bits; `tree/shape.rs` alone makes and unmakes nodes.
 //!   `tree/tests.rs` checks the first invariant after every change.
+//! - *Another table of ids*: `table` alone. Slots of four bytes, without the hash, save six bytes a filter, but then every
+//!   rebuild visits the nodes: insertion was a third slower. Edges named by the hash of the whole path, so that all of a
+//!   filter's can be fetched at once, gained nothing measurable.
 //! - *Another lock*: `lock` alone; it needs `read` and `write`. `index/models.rs` tries the protocol of locks, counts and
 //!   generations in every order that the memory model allows.
 //! - Each kind has an oracle in `tests/`, which tries every filter, and a fuzz target; a change is right when they say so
