@@ -4,17 +4,18 @@
 //! open-addressed array of groups of eight slots, a group being one cache line:
 //!
 //! ```text
-//! slot  63 ....... 46 | 45 ....... 27 | 26 ....... 0      empty: all ones; removed: all ones but the last
-//!        group in the   segment:        id
-//!        segment        the low L or
-//!                       L+1 bits
+//! hash  63 ....... 46 | 45 ....... 32 | 31 ....... 27 | the rest is of no use
+//!        group in the   segment: the    more of the
+//!        segment        low L or L+1    segment
+//!                       bits
+//! group  8 x the upper half of a hash, 8 x (5 more bits of it, 27 of the id)
 //! ```
 //!
-//! An id is in the first group from its home on that had room. A search compares a group's eight slots at once, without a
+//! An id is in the first group from its home on that had room. A search compares a group's eight hashes at once, without a
 //! branch for each, and nine searches in ten end in the first group: so the processor can foresee its way, and goes on
 //! to what the id leads to while the group is on its way from memory.
 //!
-//! Above the id a slot has what the table uses of the hash. So a segment is rebuilt, split or merged without a look at what
+//! The group has all that the table uses of a hash. So a segment is rebuilt, split or merged without a look at what
 //! the ids stand for, which lies all over the memory.
 //!
 //! When the segments hold 1,024 ids each on average, one of them is split in two; when they hold 256, two are merged. A
@@ -25,7 +26,7 @@
 pub(crate) const ID_LIMIT: u32 = (1 << ID_BITS) - 2;
 
 const ID_BITS: u32 = 27;
-const ID_MASK: u64 = (1 << ID_BITS) - 1;
+const ID_MASK: u32 = (1 << ID_BITS) - 1;
 
 /// Slots in a group.
 const GROUP_SLOTS: usize = 8;
@@ -33,14 +34,14 @@ const GROUP_SLOTS: usize = 8;
 /// Bits of the hash that choose the group in a segment.
 const PLACE_BITS: u32 = 18;
 
-/// Bits of the hash that choose the segment: with as many segments every id there can be has room.
-const SEGMENT_MASK: usize = (1 << (64 - ID_BITS - PLACE_BITS)) - 1;
+/// Bits of the hash's upper half that choose the segment, before those beside the id do.
+const SEGMENT_BITS: u32 = 32 - PLACE_BITS;
 
 /// A slot never used since the segment was built: a search ends here.
-const EMPTY: u64 = u64::MAX;
+const EMPTY: u32 = u32::MAX;
 
 /// A slot whose id was removed: a search goes on.
-const REMOVED: u64 = u64::MAX - 1;
+const REMOVED: u32 = u32::MAX - 1;
 
 /// Ids per segment, on average, above which a segment is split.
 const SPLIT_LOAD: usize = 1024;
@@ -50,7 +51,11 @@ const MERGE_LOAD: usize = 256;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Group([u64; GROUP_SLOTS]);
+struct Group {
+    /// The upper halves of hashes; where there is no id, anything.
+    highs: [u32; GROUP_SLOTS],
+    slots: [u32; GROUP_SLOTS],
+}
 
 #[derive(Default)]
 struct Segment {
@@ -66,44 +71,65 @@ pub(crate) struct Table {
     live_count: usize,
 }
 
-/// A slot with this id, found by this hash.
-#[inline]
-const fn slot_of(hash: u64, id: u32) -> u64 {
-    hash & !ID_MASK | id as u64
+/// An id with what is kept of its hash.
+#[derive(Clone, Copy)]
+struct Held {
+    high: u32,
+    slot: u32,
 }
 
-/// Where a search for `hash`, or for what a slot has of it, starts in a segment of `len` groups.
+impl Held {
+    #[inline]
+    const fn new(hash: u64, id: u32) -> Self {
+        Self { high: (hash >> 32) as u32, slot: hash as u32 & !ID_MASK | id }
+    }
+
+    /// The hash, as far as it matters.
+    #[inline]
+    const fn hash(self) -> u64 {
+        (self.high as u64) << 32 | self.slot as u64
+    }
+}
+
+/// Where a search for `hash` starts in a segment of `len` groups.
 #[inline]
 const fn home_of(hash: u64, len: usize) -> usize {
     (((hash >> (64 - PLACE_BITS)) * len as u64) >> PLACE_BITS) as usize
 }
 
 impl Group {
-    /// A bit for each slot that may have this hash; a removed or empty one is among them for one hash of 2^37.
+    const UNUSED: Self = Self { highs: [0; GROUP_SLOTS], slots: [EMPTY; GROUP_SLOTS] };
+
+    /// A bit for each slot with this half of a hash; the ids of some may have been removed.
     #[inline]
-    fn candidates(&self, hash: u64) -> u32 {
-        (0..).zip(self.0).map(|(at, slot)| u32::from(slot ^ hash <= ID_MASK) << at).sum()
+    fn candidates(&self, high: u32) -> u32 {
+        let bit = |(at, held): (u32, u32)| if held == high { 1 << at } else { 0 };
+        (0..).zip(self.highs).map(bit).fold(0, |bits, bit| bits | bit)
     }
 
     #[inline]
     fn has_empty(&self) -> bool {
-        self.0.contains(&EMPTY)
+        self.slots.contains(&EMPTY)
     }
 }
 
 impl Segment {
     /// A segment of these slots with room for some more.
-    fn build(kept: &[u64]) -> Self {
+    fn build(kept: &[Held]) -> Self {
         let groups = (kept.len() * 25 / 16).max(1).div_ceil(GROUP_SLOTS);
-        let groups = vec![Group([EMPTY; GROUP_SLOTS]); groups].into_boxed_slice();
+        let groups = vec![Group::UNUSED; groups].into_boxed_slice();
         let mut segment = Self { groups, live_count: 0, used_count: 0 };
-        kept.iter().for_each(|&slot| segment.insert(slot));
+        kept.iter().for_each(|&held| segment.insert(held));
         segment
     }
 
-    /// The slots that hold ids.
-    fn live(&self) -> impl Iterator<Item = u64> {
-        self.groups.iter().flat_map(|group| group.0).filter(|&slot| slot < REMOVED)
+    fn live(&self) -> impl Iterator<Item = Held> {
+        let held = |group: &Group| group.highs.into_iter().zip(group.slots);
+        self.groups
+            .iter()
+            .flat_map(held)
+            .map(|(high, slot)| Held { high, slot })
+            .filter(|held| held.slot < REMOVED)
     }
 
     const fn slot_count(&self) -> usize {
@@ -123,10 +149,10 @@ impl Segment {
         // A segment always has empty slots, so the search ends.
         loop {
             let group = self.groups.get(at)?;
-            let mut candidates = group.candidates(hash);
+            let mut candidates = group.candidates((hash >> 32) as u32);
             while candidates != 0 {
                 let place = candidates.trailing_zeros() as usize;
-                let id = (group.0[place] & ID_MASK) as u32;
+                let id = group.slots[place] & ID_MASK;
                 if id < ID_LIMIT && is_it(id) {
                     return Some((at, place));
                 }
@@ -145,18 +171,19 @@ impl Segment {
     }
 
     /// Stores an id, for which there is room.
-    fn insert(&mut self, slot: u64) {
-        let mut at = home_of(slot, self.groups.len());
+    fn insert(&mut self, held: Held) {
+        let mut at = home_of(held.hash(), self.groups.len());
         let place = loop {
-            if let Some(place) = self.groups[at].0.iter().position(|&held| held >= REMOVED) {
+            if let Some(place) = self.groups[at].slots.iter().position(|&slot| slot >= REMOVED) {
                 break place;
             }
             at = self.next(at);
         };
-        let place = &mut self.groups[at].0[place];
-        self.used_count += u32::from(*place == EMPTY);
+        let group = &mut self.groups[at];
+        self.used_count += u32::from(group.slots[place] == EMPTY);
         self.live_count += 1;
-        *place = slot;
+        group.highs[place] = held.high;
+        group.slots[place] = held.slot;
     }
 
     fn remove_at(&mut self, (at, place): (usize, usize)) {
@@ -165,9 +192,9 @@ impl Segment {
         if group.has_empty() {
             // Every search that comes here ends here.
             self.used_count -= 1;
-            group.0[place] = EMPTY;
+            group.slots[place] = EMPTY;
         } else {
-            group.0[place] = REMOVED;
+            group.slots[place] = REMOVED;
         }
     }
 }
@@ -185,7 +212,7 @@ impl Table {
             return None;
         }
         let segment = &self.segments[self.segment_of(hash)];
-        segment.find(hash, is_it).map(|(at, place)| (segment.groups[at].0[place] & ID_MASK) as u32)
+        segment.find(hash, is_it).map(|(at, place)| segment.groups[at].slots[place] & ID_MASK)
     }
 
     /// Adds an id that is not there.
@@ -196,13 +223,13 @@ impl Table {
         }
         let at = self.segment_of(hash);
         let segment = &mut self.segments[at];
-        let slot = slot_of(hash, id);
+        let held = Held::new(hash, id);
         if segment.has_room() {
-            segment.insert(slot);
+            segment.insert(held);
         } else {
             let mut kept = Vec::with_capacity(segment.live_count as usize + 1);
             kept.extend(segment.live());
-            kept.push(slot);
+            kept.push(held);
             *segment = Segment::build(&kept);
         }
         self.live_count += 1;
@@ -235,21 +262,23 @@ impl Table {
         let (at, place) = segment
             .find(hash, |other| other == old)
             .expect("an id is replaced by the hash it was added with");
-        segment.groups[at].0[place] = slot_of(hash, new);
+        segment.groups[at].slots[place] = Held::new(hash, new).slot;
     }
 
     /// Bytes held, used or not.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots: usize = self.segments.iter().map(Segment::slot_count).sum();
-        slots * size_of::<u64>() + self.segments.capacity() * size_of::<Segment>()
+        slots * size_of::<Held>() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// The segment of a hash, or of what a slot has of it.
+    /// The segment of a hash.
     #[inline]
     fn segment_of(&self, hash: u64) -> usize {
         let count = self.segments.len();
         let mask = count.next_power_of_two() - 1;
-        let at = (hash >> ID_BITS) as usize & SEGMENT_MASK & mask;
+        let low = (hash >> 32) as usize & ((1 << SEGMENT_BITS) - 1);
+        let high = (hash as u32 >> ID_BITS) as usize;
+        let at = (low | (high << SEGMENT_BITS)) & mask;
         if at < count { at } else { at & (mask >> 1) }
     }
 
@@ -263,7 +292,7 @@ impl Table {
         }
         let old = new - (new + 1).next_power_of_two() / 2;
         let (stay, go): (Vec<_>, Vec<_>) =
-            self.segments[old].live().partition(|&slot| self.segment_of(slot) == old);
+            self.segments[old].live().partition(|held| self.segment_of(held.hash()) == old);
         self.segments[old] = Segment::build(&stay);
         self.segments[new] = Segment::build(&go);
     }
