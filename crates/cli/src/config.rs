@@ -2,17 +2,18 @@
 
 use crate::failure::Failure;
 use crate::server::ConfigArgs;
-use meridian_server::config::{Comments, Config};
+use meridian_server::config::{Comments, Config, Loaded};
 use std::io::Write as _;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   A file to begin with:
     meridian config reference > meridian.toml
   Is it right?
-    meridian config check --config meridian.toml
+    meridian config check meridian.toml
   What would the server use, and where does each value come from?
-    meridian config show --config meridian.toml --origin
+    meridian config show meridian.toml --origin
 
 Exit codes: 0 the configuration is valid, 2 it is not.";
 
@@ -27,17 +28,33 @@ pub(crate) struct ConfigCommand {
 #[derive(clap::Subcommand, Debug)]
 enum Action {
     /// Say whether the server would start with it, and if not, why
-    Check(ConfigArgs),
+    Check(FileArgs),
     /// Print the whole of it, defaults included, as TOML
     Show(ShowArgs),
     /// Print a file with every key, what it means and its default
     Reference(ReferenceArgs),
 }
 
+/// Where the configuration comes from; here its file needs no flag.
+#[derive(clap::Args, Debug)]
+struct FileArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The same as --config FILE
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+}
+
+impl FileArgs {
+    fn load(&self) -> Result<Loaded, Failure> {
+        self.config.load_file(self.file.as_ref())
+    }
+}
+
 #[derive(clap::Args, Debug)]
 struct ShowArgs {
     #[command(flatten)]
-    config: ConfigArgs,
+    config: FileArgs,
     /// Say where each value comes from
     #[arg(long, conflicts_with = "bare")]
     origin: bool,

@@ -26,7 +26,7 @@ Examples:
   Serve the network, with a setting changed:
     meridian --listen mqtt://0.0.0.0:1883 --set mqtt.packet_bytes_max=\"1 MiB\"
   With a configuration file, checked first:
-    meridian config check --config meridian.toml && meridian --config meridian.toml
+    meridian config check meridian.toml && meridian --config meridian.toml
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.";
 

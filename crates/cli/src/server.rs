@@ -25,8 +25,14 @@ pub(crate) struct ConfigArgs {
 impl ConfigArgs {
     /// Reads and checks all of it.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        self.load_file(None)
+    }
+
+    /// As [`ConfigArgs::load`]; `file`, if there is one, stands for `--config FILE`.
+    pub(crate) fn load_file(&self, file: Option<&PathBuf>) -> Result<Loaded, Failure> {
         let mut sources = Sources::from_env();
-        sources.file = self.config.clone().or_else(|| std::env::var_os("MERIDIAN_CONFIG").map(PathBuf::from));
+        let named = file.or(self.config.as_ref()).cloned();
+        sources.file = named.or_else(|| std::env::var_os("MERIDIAN_CONFIG").map(PathBuf::from));
         sources.listen.clone_from(&self.listen);
         sources.set.clone_from(&self.set);
         Config::load(&sources).map_err(|problems| refuse(&problems))

@@ -235,6 +235,9 @@ fn wrong_usage_has_exit_code_2() {
         (&["--set", "mqtt.recieve_maximum=1"], "did you mean `receive_maximum`?"),
         (&["--set", "mqtt.recieve_maximum=1"], "error[E0102]: --set mqtt.recieve_maximum=1: unknown key"),
         (&["config", "check", "--config", "no/such.toml"], "error[E0101]: no/such.toml"),
+        (&["config", "check", "no/such.toml"], "error[E0101]: no/such.toml"),
+        (&["config", "show", "no/such.toml"], "error[E0101]: no/such.toml"),
+        (&["config", "check", "a.toml", "--config", "b.toml"], "cannot be used with"),
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
@@ -247,11 +250,16 @@ fn the_configuration_is_checked_shown_and_explained() {
     let path = std::env::temp_dir().join(format!("meridian-commands-{}.toml", std::process::id()));
     let file = path.to_str().unwrap();
     std::fs::write(&path, run(&["config", "reference"]).stdout).unwrap();
-    let check = run(&["config", "check", "--config", file]);
-    assert!(check.status.success() && stdout(&check).contains("mqtt://127.0.0.1:1883"), "{check:?}");
-    let show = stdout(&run(&["config", "show", "--config", file, "--set", "log.level=debug", "--origin"]));
-    let level = show.lines().find(|line| line.starts_with("level")).unwrap();
-    assert!(level.contains("\"debug\"") && level.ends_with("# --set log.level=debug"), "{level}");
+    for source in [&["--config", file][..], &[file]] {
+        let check = run(&[&["config", "check"], source].concat());
+        assert!(check.status.success() && stdout(&check).contains("mqtt://127.0.0.1:1883"), "{check:?}");
+        let options = ["--set", "log.level=debug", "--origin"];
+        let show = stdout(&run(&[&["config", "show"], source, &options].concat()));
+        let line_of = |key: &str| show.lines().find(|line| line.starts_with(key)).unwrap();
+        let (level, format) = (line_of("level"), line_of("format"));
+        assert!(level.contains("\"debug\"") && level.ends_with("# --set log.level=debug"), "{level}");
+        assert!(format.contains(file), "{format}");
+    }
     std::fs::remove_file(&path).unwrap();
 }
 
