@@ -34,5 +34,8 @@ pub(crate) fn disconnected(client_id: &str, peer: SocketAddr, end: &End) {
         End::Protocol { reason, what } => {
             tracing::warn!(client_id, %peer, reason = reason.name(), "client disconnected: {what}");
         }
+        End::MemoryFull { what } => {
+            tracing::warn!(client_id, %peer, reason = "memory full", "client disconnected: {what}");
+        }
     }
 }

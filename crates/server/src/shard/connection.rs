@@ -90,6 +90,11 @@ pub(crate) enum End {
         /// What and where.
         what: String,
     },
+    /// The process holds as much as it may, and a packet of this client would have taken more.
+    MemoryFull {
+        /// What and where.
+        what: String,
+    },
     /// Another thread ended it.
     Told(ReasonCode),
     /// The process stops.
@@ -159,8 +164,8 @@ impl End {
             Self::Client | Self::Answered => Counter::DisconnectsNormal,
             Self::KeepAlive => Counter::DisconnectsKeepAlive,
             Self::Protocol { reason: ReasonCode::PacketTooLarge, .. } => Counter::DisconnectsPacketTooLarge,
-            Self::Protocol { reason: ReasonCode::QuotaExceeded, .. } => Counter::DisconnectsMemory,
             Self::Protocol { .. } => Counter::DisconnectsProtocol,
+            Self::MemoryFull { .. } => Counter::DisconnectsMemory,
             Self::Told(ReasonCode::SessionTakenOver) => Counter::DisconnectsTakenOver,
             Self::Drained | Self::Shutdown => Counter::DisconnectsShutdown,
             Self::Told(_) => Counter::DisconnectsSlow,
@@ -171,6 +176,7 @@ impl End {
     fn farewell(&self) -> Option<(ReasonCode, &str)> {
         match self {
             Self::Protocol { reason, what } => Some((*reason, what)),
+            Self::MemoryFull { what } => Some((ReasonCode::QuotaExceeded, what)),
             Self::KeepAlive => {
                 Some((ReasonCode::KeepAliveTimeout, "nothing heard for one and a half times the keep alive"))
             }
@@ -353,7 +359,7 @@ impl Shard {
             let ended = client.session.detach(&connection.link, now);
             self.node.client_count.fetch_sub(1, Relaxed);
             self.node.finish(&mut self.turn.context, &client.session, ended);
-        } else if let End::Protocol { .. } | End::ConnectTimeout = &end {
+        } else if let End::Protocol { .. } | End::MemoryFull { .. } | End::ConnectTimeout = &end {
             tracing::info!(peer = %connection.link.peer, reason = ?end, "connection refused");
         }
         if !matches!(end, End::Client | End::Lost) {
@@ -361,5 +367,22 @@ impl Shard {
             let _ = connection.link.socket.shutdown(Shutdown::Write);
         }
         self.node.forget_connection(self.index, connection.listener);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_an_end_is_counted_whatever_its_reason_code() {
+        let what = || "why".to_owned();
+        let memory_full = End::MemoryFull { what: what() };
+        assert_eq!(memory_full.counter(true), Counter::DisconnectsMemory);
+        assert_eq!(memory_full.counter(false), Counter::ConnectionsRefusedConnect);
+        assert_eq!(memory_full.farewell(), Some((ReasonCode::QuotaExceeded, "why")));
+        let broken_rule = End::Protocol { reason: ReasonCode::QuotaExceeded, what: what() };
+        assert_eq!(broken_rule.counter(true), Counter::DisconnectsProtocol);
+        assert_eq!(broken_rule.farewell(), memory_full.farewell());
     }
 }

@@ -366,7 +366,7 @@ fn memory_full(bytes: usize) -> End {
     let what = format!(
         "there is no memory for a packet of {bytes} bytes: the server holds all it may (server.memory_max)"
     );
-    End::Protocol { reason: ReasonCode::QuotaExceeded, what }
+    End::MemoryFull { what }
 }
 
 fn frame_error(error: FrameError) -> End {
