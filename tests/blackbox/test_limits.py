@@ -108,6 +108,39 @@ def test_subscribe_names_no_more_filters_than_a_session_may_have(limited: Broker
         assert connection.expect("SUBACK").fields["reasons"] == [0, 0, 0x97]
 
 
+def test_one_unsubscribe_ends_many_subscriptions(broker: Broker) -> None:
+    """Those it names and no others, shared ones among them; what waited because of a share group goes to the others."""
+    count = 2000
+    with broker.client("watch") as watch, broker.client("publisher") as publisher:
+        with broker.client("many", properties={"receive_maximum": 1}) as many:
+            many.subscribe(*[f"f/{number}" for number in range(count)], "$share/a/s/a", "$share/b/s/b", qos=1)
+            for topic in ("s/a", "s/a", "s/b", "f/1"):
+                publisher.send("PUBLISH", topic=topic, payload=b"before", qos=1, id=1)
+                publisher.expect("PUBACK", reason=0)
+            watch.subscribe("$share/a/s/a", "$share/b/s/b", qos=1)
+            ended = [f"f/{number}" for number in range(0, count, 2)]
+            many.send("UNSUBSCRIBE", **filters("$share/a/s/a", *ended, "f/none", "f/0", "$share/b/s/b"))
+            first = many.expect("PUBLISH", topic="s/a")
+            unsuback = many.expect("UNSUBACK")
+            assert unsuback.reasons == [0] + [0] * len(ended) + [0x11, 0x11, 0]
+            # One of the group's messages is under way to the member that left; the others are not.
+            for topic in ("s/a", "s/b"):
+                watch.send("PUBACK", id=watch.expect("PUBLISH", topic=topic, payload=b"before").id)
+            watch.quiet()
+            assert broker.metrics()["meridian_subscriptions"] == count - len(ended) + 2
+            many.send("PUBACK", id=first.id)
+            many.send("PUBACK", id=many.expect("PUBLISH", topic="f/1").id)
+            for number in (0, 1, count - 2, count - 1):
+                publisher.send("PUBLISH", topic=f"f/{number}", qos=1, id=1)
+                publisher.expect("PUBACK", reason=0 if number % 2 else 0x10)
+            for number in (1, count - 1):
+                many.send("PUBACK", id=many.expect("PUBLISH", topic=f"f/{number}").id)
+            many.send("DISCONNECT")
+            many.expect_closed()
+        watch.quiet()
+        assert broker.metrics()["meridian_subscriptions"] == 2
+
+
 def test_retained_store_is_limited(start_broker: Callable[..., Broker]) -> None:
     broker = start_broker(settings=["retained.messages_max=2"])
     with broker.client("pub") as pub:

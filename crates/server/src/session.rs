@@ -119,6 +119,27 @@ pub(crate) fn client_hash(client_id: &str) -> u64 {
     FixedState::with_seed(0).hash_one(client_id)
 }
 
+/// Removes one occurrence of each of `gone`. The same id may stand for two filters for a moment: one that the index has
+/// given up already, and one that a newer connection has subscribed to. Cost: O(n log k) for k of n.
+fn remove_each(subscriptions: &mut Vec<FilterId>, mut gone: Vec<FilterId>) {
+    if let [one] = gone[..] {
+        if let Some(position) = subscriptions.iter().position(|filter| *filter == one) {
+            subscriptions.swap_remove(position);
+        }
+        return;
+    }
+    gone.sort_unstable();
+    let mut counts: Vec<(FilterId, usize)> =
+        gone.chunk_by(|left, right| left == right).map(|same| (same[0], same.len())).collect();
+    subscriptions.retain(|filter| {
+        let Ok(position) = counts.binary_search_by_key(filter, |(gone, _)| *gone) else { return true };
+        let left = &mut counts[position].1;
+        let is_gone = *left > 0;
+        *left -= usize::from(is_gone);
+        !is_gone
+    });
+}
+
 impl Session {
     pub(crate) fn new(id: TargetId, client_id: &str, limits: Arc<QueueLimits>) -> Self {
         let state = State {
@@ -169,22 +190,26 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets a subscription that the broker has ended. Returns what waits for the client because of a share group it
-    /// has left.
-    pub(crate) fn forget_subscription(&self, handle: &Handle) -> Vec<Delivery> {
-        let mut state = self.state.lock();
-        match handle {
-            Handle::Filter(filter) => {
-                if let Some(position) = state.subscriptions.iter().position(|other| other == filter) {
-                    state.subscriptions.swap_remove(position);
-                }
-                Vec::new()
-            }
-            Handle::Group(group) => {
-                state.rare().groups.remove(&group.id);
-                state.queue.take_of_group(group)
+    /// Forgets subscriptions that the broker has ended, each of which is there. Returns what waits for the client because
+    /// of share groups it has left. Cost: one pass over the session's subscriptions, however many are forgotten, and one
+    /// over its queue if there are groups among them.
+    pub(crate) fn forget_subscriptions(&self, handles: &[Handle]) -> Vec<Delivery> {
+        let (mut filters, mut groups) = (Vec::new(), Vec::new());
+        for handle in handles {
+            match handle {
+                Handle::Filter(filter) => filters.push(*filter),
+                Handle::Group(group) => groups.push(group.clone()),
             }
         }
+        let mut state = self.state.lock();
+        remove_each(&mut state.subscriptions, filters);
+        if groups.is_empty() {
+            return Vec::new();
+        }
+        for group in &groups {
+            state.rare().groups.remove(&group.id);
+        }
+        state.queue.take_of_groups(&groups)
     }
 
     /// A SUBSCRIBE begins that may be owed retained messages: until [`Session::end_subscribe`], what is published waits

@@ -4,6 +4,7 @@ use super::Client;
 use crate::link::Link;
 use crate::session::{Owed, PAGE_TOPICS_MAX, Replay, SubscriptionError};
 use crate::shard::{End, Turn};
+use meridian_broker::broker::Handle;
 use meridian_broker::{Counter, SubscribeOptions, Target, Terms};
 use meridian_mqtt::packet::{FilterRequest, RetainHandling, Suback, Subscribe, Unsubscribe};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
@@ -157,31 +158,45 @@ impl Client {
         unsubscribe: &Unsubscribe<'_>,
     ) -> Result<(), End> {
         self.require_room_for_reasons("UNSUBSCRIBE", unsubscribe.filters.len())?;
+        let target = self.session.clone() as Arc<dyn Target>;
         let mut problem = None;
+        let mut ended = Vec::new();
         let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
         for filter in &unsubscribe.filters {
-            reasons.push(self.unsubscribe(turn, filter).unwrap_or_else(|error| {
-                problem.get_or_insert_with(|| format!("filter {filter:?}: {error}"));
-                ReasonCode::TopicFilterInvalid
-            }));
+            let reason = match self.unsubscribe(turn, &target, filter) {
+                Ok(Some(handle)) => {
+                    ended.push(handle);
+                    ReasonCode::Success
+                }
+                Ok(None) => ReasonCode::NoSubscriptionExisted,
+                Err(error) => {
+                    problem.get_or_insert_with(|| format!("filter {filter:?}: {error}"));
+                    ReasonCode::TopicFilterInvalid
+                }
+            };
+            reasons.push(reason);
         }
+        // Together, so that the session's subscriptions are gone through once.
+        let waiting = self.session.forget_subscriptions(&ended);
+        // What a member that leaves has not been sent yet is for the others.
+        turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);
         self.reply_with_reasons(turn, Packet::Unsuback, unsubscribe.packet_id, problem.as_deref(), reasons);
         Ok(())
     }
 
-    fn unsubscribe(&self, turn: &mut Turn, filter: &str) -> Result<ReasonCode, TopicError> {
+    /// One filter of an UNSUBSCRIBE. `None` if there was no such subscription; else the session has to forget it.
+    fn unsubscribe(
+        &self,
+        turn: &Turn,
+        target: &Arc<dyn Target>,
+        filter: &str,
+    ) -> Result<Option<Handle>, TopicError> {
         let filter = SharedFilter::parse(filter)?;
-        let target = self.session.clone() as Arc<dyn Target>;
-        let Some(handle) = turn.node.broker.unsubscribe(&target, self.session.id, filter) else {
-            return Ok(ReasonCode::NoSubscriptionExisted);
-        };
-        if filter.group.is_none() {
+        let handle = turn.node.broker.unsubscribe(target, self.session.id, filter);
+        if handle.is_some() && filter.group.is_none() {
             self.session.cancel_replay(filter.filter.as_str());
         }
-        let waiting = self.session.forget_subscription(&handle);
-        // What a member that leaves has not been sent yet is for the others.
-        turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);
-        Ok(ReasonCode::Success)
+        Ok(handle)
     }
 }
 

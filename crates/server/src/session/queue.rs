@@ -91,10 +91,16 @@ impl Queue {
         std::mem::take(&mut self.deliveries)
     }
 
-    /// Takes out what is there because of a share group.
-    pub(crate) fn take_of_group(&mut self, group: &Arc<Group>) -> Vec<Delivery> {
+    /// Takes out what is there because of share groups. Cost: one pass.
+    pub(crate) fn take_of_groups(&mut self, groups: &[Arc<Group>]) -> Vec<Delivery> {
+        let mut wanted: Vec<_> = groups.iter().map(Arc::as_ptr).collect();
+        wanted.sort_unstable();
         let is_of_group = |delivery: &Delivery| {
-            delivery.terms.group.as_ref().is_some_and(|other| Arc::ptr_eq(other, group))
+            delivery
+                .terms
+                .group
+                .as_ref()
+                .is_some_and(|group| wanted.binary_search(&Arc::as_ptr(group)).is_ok())
         };
         let all = std::mem::take(&mut self.deliveries);
         if let Some(replays) = &mut self.replays {

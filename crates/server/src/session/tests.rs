@@ -11,7 +11,7 @@ use meridian_broker::{Encodings, Publication, Readiness, Target, Terms, Verdict,
 use meridian_mqtt::decode::decode;
 use meridian_mqtt::frame::Peek;
 use meridian_mqtt::{Frame, Packet, ReasonCode, Version};
-use meridian_router::TargetId;
+use meridian_router::{FilterId, TargetId};
 use meridian_types::{Instant, Qos};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
@@ -317,4 +317,26 @@ fn a_queue_takes_packets_as_large_as_the_client_does_and_no_alias_makes_them_lar
         }
         assert_eq!((received, super::take_pumped().too_large), (2, 1), "{alias_maximum}");
     }
+}
+
+#[test]
+fn subscriptions_are_forgotten_one_by_one_or_together() {
+    let session = new_session();
+    let kept = |session: &Session| {
+        let mut kept = session.state.lock().subscriptions.clone();
+        kept.sort_unstable();
+        kept
+    };
+    let handles = |ids: &[u32]| ids.iter().map(|&id| Handle::Filter(FilterId(id))).collect::<Vec<_>>();
+    // 7 twice: a filter that is being forgotten, and the one that has its place in the index by now.
+    for handle in handles(&[5, 7, 1, 9, 7, 3]) {
+        session.add_subscription(&handle, 10).unwrap();
+    }
+    session.forget_subscriptions(&handles(&[1]));
+    assert_eq!(kept(&session), [3, 5, 7, 7, 9].map(FilterId));
+    session.forget_subscriptions(&handles(&[7, 3]));
+    assert_eq!(kept(&session), [5, 7, 9].map(FilterId));
+    session.forget_subscriptions(&handles(&[]));
+    session.forget_subscriptions(&handles(&[9, 7, 5]));
+    assert_eq!(kept(&session), []);
 }
