@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import signal
 import socket
@@ -218,6 +219,47 @@ def test_sys_topics_tell_about_the_broker(start_broker: StartBroker) -> None:
             assert len(seen) < 500, f"not all there: {sorted(seen)}"
         assert "0." in seen["$SYS/broker/version"]
         assert seen["$SYS/broker/clients/connected"].startswith("1")
+
+
+def wake_ups(broker: Broker) -> list[int]:
+    """How often each event loop has gone to sleep so far."""
+    counts = []
+    for task in sorted(Path(f"/proc/{broker.process.pid}/task").iterdir(), key=lambda task: int(task.name)):
+        if (task / "comm").read_text().startswith("loop-"):
+            status = (task / "status").read_text()
+            counts.append(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)[1]))
+    return counts
+
+
+@pytest.mark.parametrize("probe", ["closed", "reset", "page"])
+def test_a_health_check_does_not_part_a_pair(probe: str) -> None:
+    """The first two clients share an event loop, so that the other one sleeps while they talk."""
+    broker = start(settings=["server.threads=2", "server.sys_interval=0s"])
+    if probe == "page":
+        page = http.client.HTTPConnection(*broker.address("http"), timeout=WAIT)
+        page.request("GET", "/healthz")
+        assert page.getresponse().read()
+        sub, pub = broker.connection(), broker.connection()
+    else:
+        # All three are there when the broker looks, so that it cannot have seen the end of the first before.
+        broker.signal(signal.SIGSTOP)
+        check = broker.connection()
+        check.drop() if probe == "reset" else check.close()
+        sub, pub = broker.connection(), broker.connection()
+        broker.signal(signal.SIGCONT)
+    sub.connect("sub"), pub.connect("pub")
+    sub.subscribe("t", qos=1)
+    before = wake_ups(broker)
+    for _ in range(300):
+        pub.send("PUBLISH", topic="t", qos=1, id=1)
+        sub.send("PUBACK", id=sub.expect("PUBLISH").id)
+        pub.expect("PUBACK", id=1)
+    counts = sorted(after - since for after, since in zip(wake_ups(broker), before, strict=True))
+    assert len(counts) == 2 and counts[0] < 100 <= counts[1], counts
+    if probe != "page":
+        assert broker.metrics()["meridian_connections"] == 3
+        assert broker.metric_sum("meridian_connections_refused_total", "connect-refused") == 1
+    broker.stop()
 
 
 class Unread:

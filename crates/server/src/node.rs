@@ -227,10 +227,9 @@ impl Node {
     }
 
     /// A connection is gone.
-    pub(crate) fn forget_connection(&self, shard: usize, listener: usize) {
+    pub(crate) fn forget_connection(&self, listener: usize) {
         self.connection_count.fetch_sub(1, Relaxed);
         self.listener_counts[listener].fetch_sub(1, Relaxed);
-        self.shards[shard].connection_count().fetch_sub(1, Relaxed);
     }
 
     /// Whether another connection may be accepted on a listener.

@@ -49,9 +49,14 @@ impl Shard {
             self.turn.context.counters.add(Counter::ConnectionsRefusedLimit, 1);
             return;
         }
+        let Some(target) = self.place_on(&socket) else {
+            if self.listeners[listener].kind() == Kind::Mqtt {
+                self.turn.context.counters.add(Counter::ConnectionsRefusedConnect, 1);
+            }
+            return;
+        };
         self.node.connection_count.fetch_add(1, Relaxed);
         self.node.listener_counts[listener].fetch_add(1, Relaxed);
-        let target = self.place_on();
         let shards = &self.node.shards;
         shards[target].connection_count().fetch_add(1, Relaxed);
         if target == self.index {
@@ -62,15 +67,16 @@ impl Shard {
     }
 
     /// The loop for a new connection. A publisher and its subscriber on one loop wake one thread for each message
-    /// instead of two, so the first connections go to the loops in pairs.
-    fn place_on(&self) -> usize {
+    /// instead of two, so the first connections go to the loops in pairs. One that its peer has closed already, as health
+    /// checks do, would part a pair: it gets none.
+    fn place_on(&self, socket: &TcpStream) -> Option<usize> {
         let shards = &self.node.shards;
         if let Some(first) = shards.iter().position(|shard| shard.load() < PAIR) {
-            return first;
+            return (!is_closed(socket)).then_some(first);
         }
         let least = (0..shards.len()).min_by_key(|&index| shards[index].load()).unwrap_or(self.index);
         let is_even = shards[self.index].load() <= shards[least].load() + PLACEMENT_SLACK;
-        if is_even { self.index } else { least }
+        Some(if is_even { self.index } else { least })
     }
 
     pub(super) fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr, listener: usize) {
@@ -80,7 +86,8 @@ impl Shard {
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
             tracing::error!(%error, "cannot watch a connection");
-            self.node.forget_connection(self.index, listener);
+            self.node.forget_connection(listener);
+            self.node.shards[self.index].connection_count().fetch_sub(1, Relaxed);
             return;
         }
         let now = self.turn.context.now;
@@ -96,5 +103,13 @@ impl Shard {
         if self.time_to_leave.is_some() && kind == Kind::Mqtt {
             self.close(key, super::End::Shutdown);
         }
+    }
+}
+
+/// Whether the peer has closed or reset the connection, having sent nothing.
+fn is_closed(socket: &TcpStream) -> bool {
+    match socket.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) waits: Waits,
     /// Whether `partial` holds packets that were read and not handled yet.
     pub(crate) has_unhandled: bool,
+    /// Whether it counts where new connections are placed.
+    pub(crate) is_placed: bool,
 }
 
 /// Why a connection is not read from.
@@ -130,6 +132,7 @@ impl Connection {
             serial,
             waits: Waits::No,
             has_unhandled: false,
+            is_placed: true,
         }
     }
 
@@ -366,7 +369,10 @@ impl Shard {
             // Everything sent so far is delivered before the end of the stream.
             let _ = connection.link.socket.shutdown(Shutdown::Write);
         }
-        self.node.forget_connection(self.index, connection.listener);
+        self.node.forget_connection(connection.listener);
+        if connection.is_placed {
+            self.node.shards[self.index].connection_count().fetch_sub(1, Relaxed);
+        }
     }
 }
 

@@ -70,12 +70,12 @@ impl ShardHandle {
         std::mem::take(&mut self.inner.commands.lock())
     }
 
-    /// Connections it owns, for placing new ones.
+    /// Connections it owns, those apart that only read pages: for placing new ones.
     pub(crate) fn connection_count(&self) -> &AtomicUsize {
         &self.inner.connection_count
     }
 
-    /// Connections it owns.
+    /// Connections it owns, as far as they count.
     pub(crate) fn load(&self) -> usize {
         self.inner.connection_count.load(Relaxed)
     }

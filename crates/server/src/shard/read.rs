@@ -13,6 +13,7 @@ use meridian_types::memory::{self, Level};
 use meridian_ws as ws;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads of one connection in one turn, before others get theirs.
 const READS_PER_TURN: usize = 4;
@@ -230,6 +231,7 @@ impl Shard {
 
     /// What the packets of a batch entail for the connection itself.
     fn after_batch(&mut self, key: usize, has_replies: bool) {
+        self.count_for_placement(key);
         let connection = &mut self.connections[key];
         match &mut connection.stage {
             Stage::Client(client) if client.is_new => {
@@ -255,6 +257,20 @@ impl Shard {
         let connection = &self.connections[key];
         if connection.has_unhandled && connection.waits == Waits::No {
             self.again.push(key);
+        }
+    }
+
+    /// Who reads pages takes no place that a client would need to be on one loop with another.
+    fn count_for_placement(&mut self, key: usize) {
+        let connection = &mut self.connections[key];
+        let counts = !matches!(connection.stage, Stage::Http(_));
+        if std::mem::replace(&mut connection.is_placed, counts) != counts {
+            let count = self.node.shards[self.index].connection_count();
+            if counts {
+                count.fetch_add(1, Relaxed)
+            } else {
+                count.fetch_sub(1, Relaxed)
+            };
         }
     }
 }
