@@ -221,6 +221,25 @@ def test_sys_topics_tell_about_the_broker(start_broker: StartBroker) -> None:
         assert seen["$SYS/broker/clients/connected"].startswith("1")
 
 
+def test_a_session_that_came_and_went_expires_among_many_deadlines(broker: Broker) -> None:
+    """Deadlines that mean nothing any more are sifted out; the session's own must not be missed afterwards."""
+    watch, publisher = broker.client("watch"), broker.client("publisher")
+    watch.subscribe("gone")
+    session = {"clean_start": 0, "properties": {"session_expiry_interval": 2}}
+    with broker.client("fleeting", **session) as fleeting:
+        fleeting.send("DISCONNECT")
+        fleeting.expect_closed()
+    will = {"will_topic": "gone", "will_payload": b"", "will_properties": {"will_delay_interval": 1000}}
+    fleeting = broker.client("fleeting", **session, **will)
+    for number in range(5000):
+        publisher.send("PUBLISH", topic=f"r/{number}", payload=b"x", retain=1, properties={"message_expiry_interval": 900})
+    publisher.quiet()
+    fleeting.drop()
+    # The will comes with the end of the session.
+    watch.expect("PUBLISH", topic="gone")
+    assert broker.metrics()["meridian_sessions_expired_total"] == 1
+
+
 def wake_ups(broker: Broker) -> list[int]:
     """How often each event loop has gone to sleep so far."""
     counts = []

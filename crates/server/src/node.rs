@@ -49,8 +49,8 @@ const SIFT_MIN: usize = 4096;
 
 /// Deadlines that belong to no connection.
 pub(crate) enum Timer {
-    /// A session's will or expiry.
-    Session(Arc<Session>),
+    /// A session's will or expiry, and when that is.
+    Session(Arc<Session>, Instant),
     /// A retained message's expiry: its topic, and when that is.
     Retained(Box<str>, Instant),
     /// The next `$SYS` report.
@@ -105,7 +105,7 @@ impl Node {
 
     fn is_live(&self, timer: &Timer) -> bool {
         match timer {
-            Timer::Session(session) => session.awaits_timer(),
+            Timer::Session(session, due) => session.awaits_timer(*due),
             Timer::Retained(topic, expires) => meridian_types::TopicName::new(topic)
                 .is_ok_and(|topic| self.broker.retained.expires_at(topic, *expires)),
             Timer::Report => true,
@@ -123,8 +123,8 @@ impl Node {
         self.timers.lock().wheel.advance(context.now, |timer| due.push(timer));
         for timer in due {
             match timer {
-                Timer::Session(session) => {
-                    let ended = session.on_timer(context.now);
+                Timer::Session(session, due) => {
+                    let ended = session.on_timer(due, context.now);
                     if ended.has_session_ended {
                         context.counters.add(Counter::SessionsExpired, 1);
                     }
@@ -222,7 +222,7 @@ impl Node {
             self.broker.unregister(session.id);
         }
         if let Some(due) = ended.timer {
-            self.add_timer(due, Timer::Session(session.clone()));
+            self.add_timer(due, Timer::Session(session.clone(), due));
         }
     }
 

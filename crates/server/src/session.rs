@@ -109,7 +109,7 @@ struct Rare {
     will: Option<Box<Will>>,
     will_due: Option<Instant>,
     expires: Option<Instant>,
-    /// When the session's entry in the timing wheel fires, if it has one.
+    /// What the session's entry in the timing wheel is for, if it has one; entries for other moments are stale.
     timer_due: Option<Instant>,
     waiting: Vec<(WaitsFor, Waiter)>,
 }
@@ -282,10 +282,15 @@ impl Session {
         self.write_out(state)
     }
 
-    /// Whether an entry in the timing wheel still means something to it.
-    pub(crate) fn awaits_timer(&self) -> bool {
-        let state = self.state.lock();
-        !state.has_ended && state.link.is_none()
+    /// Whether the entry for `due` in the timing wheel still means something to it. If not, the caller drops the entry.
+    pub(crate) fn awaits_timer(&self, due: Instant) -> bool {
+        let mut state = self.state.lock();
+        if state.has_ended || state.link.is_some() {
+            // A connection that ends later has to ask for a new entry.
+            state.take_timer(due);
+            return false;
+        }
+        state.rare.as_ref().is_some_and(|rare| rare.timer_due == Some(due))
     }
 
     /// Messages that wait and bytes of them, for statistics.

@@ -194,12 +194,11 @@ impl Session {
         ended
     }
 
-    /// The session's entry in the timing wheel has fired.
-    pub(crate) fn on_timer(&self, now: Instant) -> Ended {
+    /// An entry in the timing wheel, for `due`, has fired.
+    pub(crate) fn on_timer(&self, due: Instant, now: Instant) -> Ended {
         let mut state = self.state.lock();
-        state.rare().timer_due = None;
-        if state.has_ended || state.link.is_some() {
-            // A connection that ends later asks for a new entry.
+        if !state.take_timer(due) || state.has_ended || state.link.is_some() {
+            // It was stale, or a connection that ends later asks for a new one.
             return Ended::default();
         }
         state.check_timers(now)
@@ -273,6 +272,12 @@ impl State {
         }
         // The event loop that owns the connection detaches it, which publishes the will if it is owed. After a
         // takeover it finds another connection here and leaves the session alone.
+    }
+
+    /// The entry for `due` has left the timing wheel. False if it was stale.
+    pub(super) fn take_timer(&mut self, due: Instant) -> bool {
+        let own = self.rare.as_mut().and_then(|rare| rare.timer_due.take_if(|own| *own == due));
+        own.is_some()
     }
 
     /// Publishes the will or ends the session if either is due; else says when to look again.

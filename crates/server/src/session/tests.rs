@@ -236,9 +236,36 @@ fn an_expired_session_ends_at_its_timer_and_not_before() {
     let peer = connect(&session, LIMITS, 9, 10);
     let detached = session.detach(&peer.link, Instant::from_millis(1000));
     assert_eq!(detached.timer, Some(Instant::from_millis(11_000)));
-    assert!(!session.on_timer(Instant::from_millis(10_999)).has_session_ended);
-    assert!(session.on_timer(Instant::from_millis(11_000)).has_session_ended);
+    let due = Instant::from_millis(11_000);
+    // A deadline far off fires early, and is put into the wheel again.
+    let early = session.on_timer(due, Instant::from_millis(10_999));
+    assert!(!early.has_session_ended && early.timer == Some(due));
+    assert!(session.on_timer(due, due).has_session_ended);
     assert_eq!(session.readiness(), Readiness::Gone);
+}
+
+#[test]
+fn a_session_has_one_entry_in_the_timing_wheel_however_often_it_comes_and_goes() {
+    let session = new_session();
+    let at = |secs: u64| Instant::from_millis(secs * 1000);
+    let peer = connect(&session, LIMITS, 9, 100);
+    assert_eq!(session.detach(&peer.link, at(0)).timer, Some(at(100)));
+    // The entry is there already, and early enough.
+    let peer = connect(&session, LIMITS, 9, 100);
+    assert_eq!(session.detach(&peer.link, at(10)).timer, None);
+    assert!(session.awaits_timer(at(100)));
+    assert_eq!(session.on_timer(at(100), at(100)).timer, Some(at(110)));
+    // An earlier deadline makes the entry stale.
+    let peer = connect(&session, LIMITS, 9, 5);
+    assert_eq!(session.detach(&peer.link, at(101)).timer, Some(at(106)));
+    assert!(!session.awaits_timer(at(110)) && session.awaits_timer(at(106)));
+    let stale = session.on_timer(at(110), at(105));
+    assert!(stale.timer.is_none() && !stale.has_session_ended);
+    // An entry that is dropped because the client is there is missed when it goes.
+    let peer = connect(&session, LIMITS, 9, 100);
+    assert!(!session.awaits_timer(at(106)));
+    assert_eq!(session.detach(&peer.link, at(105)).timer, Some(at(205)));
+    assert!(session.on_timer(at(205), at(205)).has_session_ended);
 }
 
 #[test]
