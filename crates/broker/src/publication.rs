@@ -98,13 +98,14 @@ impl<'a> Publication<'a> {
         self.payload_kept.get_or_insert_with(|| memory::copy(self.payload)).clone()
     }
 
-    /// Seconds of its expiry interval that remain; `None` if it never expires.
+    /// Seconds of its expiry interval that remain, as [`Message::remaining_expiry_secs`] has them; `None` if it never
+    /// expires.
     pub fn remaining_expiry_secs(&self) -> Option<u32> {
         if self.expires == Instant::NEVER {
             return None;
         }
         let millis = self.expires.since(self.now).as_millis();
-        Some(u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX).max(1))
+        Some(u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX))
     }
 }
 

@@ -82,14 +82,14 @@ impl Message {
             + self.properties.as_ref().map_or(0, |properties| properties.size())
     }
 
-    /// Seconds of its expiry interval that remain at `now`; `None` if it never expires. A message that leaves at
-    /// the last moment still says 1 rather than "expired".
+    /// Seconds of its expiry interval that remain at `now`, rounded up; `None` if it never expires. 0 is left of an
+    /// interval of 0, and of one that is over while a delivery goes on that began before [MQTT-3.3.2-6].
     pub fn remaining_expiry_secs(&self, now: Instant) -> Option<u32> {
         if self.expires == Instant::NEVER {
             return None;
         }
         let millis = self.expires.since(now).as_millis();
-        Some(u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX).max(1))
+        Some(u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX))
     }
 
     /// Whether its time is over at `now`.
