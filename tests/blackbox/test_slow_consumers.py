@@ -11,6 +11,7 @@ import pytest
 
 from harness.broker import Broker
 from harness.client import WAIT, Closed, Connection
+from harness.wire import Packet, encode
 
 StartBroker = Callable[..., Broker]
 PAYLOAD = 4096
@@ -190,6 +191,42 @@ def test_block_loses_nothing_and_holds_the_publisher_back(start_broker: StartBro
     assert sent < 20_000, "the publisher was never held back"
     assert broker.metric_sum("meridian_publishers_blocked_total") > 0
     # The message that sending broke off in was not sent whole; all before it arrive, in order.
+    assert [number_of(slow.expect("PUBLISH").payload) for _ in range(sent)] == list(range(sent))
+    assert broker.metric_sum("meridian_messages_dropped_total") == 0
+
+
+def test_block_holds_a_publisher_back_that_goes_on_sending(start_broker: StartBroker) -> None:
+    """What it sends while it waits is not read, and does not make the broker go on with what was read before."""
+    limit = 20
+    settings = ["queue.overflow=block", f"queue.messages_max={limit}", "queue.outbox_bytes_max=4 KiB", "server.threads=1"]
+    broker = start_broker(settings=settings)
+    slow = broker.connection(receive_buffer=4096)
+    slow.connect("slow")
+    slow.subscribe("load")
+    publisher = broker.client("publisher")
+    sent = 0
+
+    def publish(count: int, size: int) -> None:
+        nonlocal sent
+        numbers = range(sent, sent + count)
+        packets = [Packet("PUBLISH", {"topic": "load", "payload": numbered(number, size)}) for number in numbers]
+        publisher.send_bytes(b"".join(encode(packet, 5) for packet in packets))
+        sent += count
+
+    def stands() -> bool:
+        """Whether so much waits, for good, that a publisher that was stopped is not let go on."""
+        counts = {broker.metrics()["meridian_queued_messages"] for _ in range(10)}
+        return len(counts) == 1 and counts.pop() > limit / 2
+
+    while not stands():
+        publish(limit, PAYLOAD)
+    # In one read, so that most of it is read and has to wait.
+    publish(5 * limit, 10)
+    before = broker.metrics()["meridian_queued_messages"]
+    for _ in range(limit):
+        publish(1, 10)
+        # By the time of this answer the broker has seen that there is more. One message may follow every ten seconds.
+        assert broker.metrics()["meridian_queued_messages"] < before + limit / 4
     assert [number_of(slow.expect("PUBLISH").payload) for _ in range(sent)] == list(range(sent))
     assert broker.metric_sum("meridian_messages_dropped_total") == 0
 

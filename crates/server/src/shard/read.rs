@@ -57,15 +57,13 @@ impl Shard {
     /// Reads and handles what a socket has. A read that does not fill the buffer has emptied the socket, and the
     /// kernel will say when there is more; but if the peer `may_have_ended` the stream, it has said so already.
     pub(super) fn on_readable(&mut self, key: usize, may_have_ended: bool) {
-        if self.connections.get(key).is_some_and(|connection| connection.has_unhandled)
-            && !self.handle_or_close(key, Filled::Own)
-        {
+        let Some(connection) = self.connections.get(key) else { return };
+        // Before what it has sent already, too: more that arrives does not end its wait.
+        if connection.is_waiting() || connection.has_unhandled && !self.handle_or_close(key, Filled::Own) {
             return;
         }
         for _ in 0..READS_PER_TURN {
-            let Some(connection) = self.connections.get(key) else { return };
-            // One that was ended from outside waits for nothing: its end is what there is to read.
-            if connection.waits != Waits::No && !connection.link.is_ended() {
+            if self.connections.get(key).is_none_or(|connection| connection.is_waiting()) {
                 return;
             }
             let read = match self.fill(key) {
@@ -394,6 +392,12 @@ fn frame_error(error: FrameError) -> End {
 }
 
 impl Connection {
+    /// Whether it is not to be read from. One that was ended from outside waits for nothing: its end is what there is to
+    /// read.
+    fn is_waiting(&self) -> bool {
+        self.waits != Waits::No && !self.link.is_ended()
+    }
+
     /// Keeps what could not be handled yet.
     fn keep(&mut self, rest: &[u8]) {
         if !self.early.is_empty() {
