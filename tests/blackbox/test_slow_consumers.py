@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import struct
 import time
 from pathlib import Path
 from typing import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from harness.broker import Broker
 from harness.client import WAIT, Closed, Connection
+from harness.websocket import BINARY, CLOSE, WebSocket, frame
 from harness.wire import Packet, encode
 
 StartBroker = Callable[..., Broker]
@@ -195,40 +197,68 @@ def test_block_loses_nothing_and_holds_the_publisher_back(start_broker: StartBro
     assert broker.metric_sum("meridian_messages_dropped_total") == 0
 
 
+class Stopped:
+    """A broker where so much waits for a slow subscriber, for good, that the next publisher is soon stopped."""
+
+    LIMIT = 20
+
+    def __init__(self, start_broker: StartBroker):
+        settings = ["queue.overflow=block", f"queue.messages_max={self.LIMIT}", "queue.outbox_bytes_max=4 KiB"]
+        self.broker = start_broker(settings=[*settings, "server.threads=1"])
+        self.slow = self.broker.connection(receive_buffer=4096)
+        self.slow.connect("slow")
+        self.slow.subscribe("load")
+        self.sent = 0
+        self.first = self.broker.client("first")
+        while not self.stands():
+            self.first.send_bytes(self.batch(self.LIMIT, PAYLOAD))
+
+    def queued(self) -> int:
+        return int(self.broker.metrics()["meridian_queued_messages"])
+
+    def stands(self) -> bool:
+        """More than half, below which publishers are let go on."""
+        counts = {self.queued() for _ in range(10)}
+        return len(counts) == 1 and counts.pop() > self.LIMIT / 2
+
+    def batch(self, count: int, size: int) -> bytes:
+        """The bytes of the next `count` messages."""
+        numbers = range(self.sent, self.sent + count)
+        self.sent += count
+        packets = [Packet("PUBLISH", {"topic": "load", "payload": numbered(number, size)}) for number in numbers]
+        return b"".join(encode(packet, 5) for packet in packets)
+
+    def expect_all(self) -> None:
+        """The slow subscriber reads again, and has missed nothing."""
+        received = [number_of(self.slow.expect("PUBLISH").payload) for _ in range(self.sent)]
+        assert sorted(received) == list(range(self.sent))
+        assert self.broker.metric_sum("meridian_messages_dropped_total") == 0
+
+
 def test_block_holds_a_publisher_back_that_goes_on_sending(start_broker: StartBroker) -> None:
     """What it sends while it waits is not read, and does not make the broker go on with what was read before."""
-    limit = 20
-    settings = ["queue.overflow=block", f"queue.messages_max={limit}", "queue.outbox_bytes_max=4 KiB", "server.threads=1"]
-    broker = start_broker(settings=settings)
-    slow = broker.connection(receive_buffer=4096)
-    slow.connect("slow")
-    slow.subscribe("load")
-    publisher = broker.client("publisher")
-    sent = 0
-
-    def publish(count: int, size: int) -> None:
-        nonlocal sent
-        numbers = range(sent, sent + count)
-        packets = [Packet("PUBLISH", {"topic": "load", "payload": numbered(number, size)}) for number in numbers]
-        publisher.send_bytes(b"".join(encode(packet, 5) for packet in packets))
-        sent += count
-
-    def stands() -> bool:
-        """Whether so much waits, for good, that a publisher that was stopped is not let go on."""
-        counts = {broker.metrics()["meridian_queued_messages"] for _ in range(10)}
-        return len(counts) == 1 and counts.pop() > limit / 2
-
-    while not stands():
-        publish(limit, PAYLOAD)
+    stopped = Stopped(start_broker)
+    publisher = stopped.broker.client("publisher")
     # In one read, so that most of it is read and has to wait.
-    publish(5 * limit, 10)
-    before = broker.metrics()["meridian_queued_messages"]
-    for _ in range(limit):
-        publish(1, 10)
+    publisher.send_bytes(stopped.batch(5 * stopped.LIMIT, 10))
+    before = stopped.queued()
+    for _ in range(stopped.LIMIT):
+        publisher.send_bytes(stopped.batch(1, 10))
         # By the time of this answer the broker has seen that there is more. One message may follow every ten seconds.
-        assert broker.metrics()["meridian_queued_messages"] < before + limit / 4
-    assert [number_of(slow.expect("PUBLISH").payload) for _ in range(sent)] == list(range(sent))
-    assert broker.metric_sum("meridian_messages_dropped_total") == 0
+        assert stopped.queued() < before + stopped.LIMIT / 4
+    stopped.expect_all()
+
+
+def test_block_does_not_forget_that_a_publisher_has_closed(start_broker: StartBroker) -> None:
+    """A WebSocket's close frame, in one read with more than could be taken, counts when the rest has been."""
+    stopped = Stopped(start_broker)
+    witness, publisher = stopped.broker.client("witness"), WebSocket(stopped.broker.address("ws"))
+    witness.subscribe("will")
+    publisher.connect("publisher", will_topic="will", will_payload=b"closed")
+    messages = frame(BINARY, stopped.batch(5 * stopped.LIMIT, 10))
+    publisher.send_raw(messages + frame(CLOSE, struct.pack(">H", 1000)))
+    stopped.expect_all()
+    witness.expect("PUBLISH", topic="will", payload=b"closed")
 
 
 def test_block_does_not_hold_back_other_publishers(start_broker: StartBroker) -> None:

@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) waits: Waits,
     /// Whether `partial` holds packets that were read and not handled yet.
     pub(crate) has_unhandled: bool,
+    /// Whether its WebSocket is closed behind those.
+    pub(crate) has_stream_ended: bool,
     /// Whether it counts where new connections are placed.
     pub(crate) is_placed: bool,
 }
@@ -132,6 +134,7 @@ impl Connection {
             serial,
             waits: Waits::No,
             has_unhandled: false,
+            has_stream_ended: false,
             is_placed: true,
         }
     }

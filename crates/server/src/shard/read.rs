@@ -62,6 +62,9 @@ impl Shard {
         if connection.is_waiting() || connection.has_unhandled && !self.handle_or_close(key, Filled::Own) {
             return;
         }
+        if self.connections.get(key).is_some_and(|connection| connection.has_stream_ended) {
+            return self.close(key, End::Lost);
+        }
         for _ in 0..READS_PER_TURN {
             if self.connections.get(key).is_none_or(|connection| connection.is_waiting()) {
                 return;
@@ -72,6 +75,10 @@ impl Shard {
                 Err(end) => return self.close(key, end),
             };
             if !self.handle_or_close(key, read.filled) {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    // What came before the end is handled first, in another turn.
+                    connection.has_stream_ended = read.ending.is_some();
+                }
                 return;
             }
             if let Some(end) = read.ending {
