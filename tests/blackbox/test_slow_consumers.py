@@ -249,6 +249,20 @@ def test_block_holds_a_publisher_back_that_goes_on_sending(start_broker: StartBr
     stopped.expect_all()
 
 
+def test_block_stops_publishers_however_many_there_are(start_broker: StartBroker) -> None:
+    """Those for whose message there is no room, not even beyond the limit, lose that one and wait like the others."""
+    stopped = Stopped(start_broker)
+    publishers = [stopped.broker.client(f"publisher-{number}") for number in range(3 * stopped.LIMIT)]
+    for publisher in publishers:
+        publisher.send_bytes(stopped.batch(10, 10))
+    stopped.stands()
+    # One each, and another every ten seconds.
+    assert 0 < dropped(stopped.broker, "queue-full-newest") < 2 * len(publishers)
+    numbers = set()
+    while len(numbers) < stopped.sent - dropped(stopped.broker, "queue-full-newest"):
+        numbers.add(number_of(stopped.slow.expect("PUBLISH").payload))
+
+
 def test_block_does_not_forget_that_a_publisher_has_closed(start_broker: StartBroker) -> None:
     """A WebSocket's close frame, in one read with more than could be taken, counts when the rest has been."""
     stopped = Stopped(start_broker)

@@ -315,7 +315,11 @@ impl Broker {
             let verdict = member.target.offer(publication, &member.terms, &mut context.encodings);
             // Another member may have the room that this one lacks: its refusal is no loss yet.
             match verdict {
-                Verdict::DroppedFull | Verdict::DroppedMemory | Verdict::DroppedAway | Verdict::Gone => false,
+                Verdict::DroppedFull
+                | Verdict::DroppedAndFull
+                | Verdict::DroppedMemory
+                | Verdict::DroppedAway
+                | Verdict::Gone => false,
                 Verdict::CutOff => {
                     context.note_casualty(&member.target);
                     false

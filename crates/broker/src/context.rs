@@ -108,6 +108,10 @@ impl Context {
                 self.full.push(target.clone());
             }
             Verdict::DroppedFull => self.counters.add(Counter::DroppedNewest, 1),
+            Verdict::DroppedAndFull => {
+                self.counters.add(Counter::DroppedNewest, 1);
+                self.full.push(target.clone());
+            }
             Verdict::DroppedMemory => self.counters.add(Counter::DroppedMemory, 1),
             Verdict::DroppedAway => self.counters.add(Counter::DroppedOffline, 1),
             Verdict::DroppedTooLarge => self.counters.add(Counter::DroppedTooLarge, 1),

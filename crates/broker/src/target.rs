@@ -96,6 +96,8 @@ pub enum Verdict {
     TakenButFull,
     /// Dropped: no room.
     DroppedFull,
+    /// Dropped, and the publisher must wait: there is no room left for what comes until it does.
+    DroppedAndFull,
     /// Dropped: the process holds as much as it may.
     DroppedMemory,
     /// Dropped: the client is away and its QoS is 0.

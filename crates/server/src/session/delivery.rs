@@ -347,7 +347,9 @@ impl State {
                     if memory::level() == Level::Full
                         || self.queue.would_exceed(size, overshoot(limits.messages_max), overshoot(bytes_max))
                     {
-                        return refused;
+                        // Memory is no matter of this one queue: waiting for it would not help.
+                        let is_queue_full = refused == Verdict::DroppedFull;
+                        return if is_queue_full { Verdict::DroppedAndFull } else { refused };
                     }
                     verdict = Verdict::TakenButFull;
                     break;
