@@ -1,6 +1,6 @@
 //! What clients acknowledge: read in batches, applied under one lock.
 
-use super::{Session, State};
+use super::{Leaving, Session, State};
 use crate::link::Link;
 use meridian_mqtt::{ReasonCode, Version};
 use std::sync::Arc;
@@ -87,7 +87,8 @@ impl State {
             Kind::Pubcomp => drop(self.inflight.pubcomp(ack.id)),
             Kind::Pubrec => {
                 let outcome = self.inflight.pubrec(ack.id, ack.is_error);
-                if ack.is_error && outcome.is_ok() {
+                // Nothing follows a DISCONNECT [MQTT-3.14.4-1]; the next connection is sent the PUBREL.
+                if ack.is_error && outcome.is_ok() || self.leaving != Leaving::No {
                     return;
                 }
                 let [high, low] = ack.id.to_be_bytes();

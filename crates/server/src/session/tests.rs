@@ -367,3 +367,23 @@ fn subscriptions_are_forgotten_one_by_one_or_together() {
     session.forget_subscriptions(&handles(&[9, 7, 5]));
     assert_eq!(kept(&session), []);
 }
+
+#[test]
+fn nothing_is_sent_after_disconnect_and_the_next_connection_gets_it() {
+    let session = new_session();
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    offer(&session, Qos::ExactlyOnce, "x");
+    assert_eq!(peer.received(), ["x"]);
+    let disconnect = [0xE0, 0];
+    session.say_last(&peer.link, &disconnect);
+    for id in [1, 2] {
+        let pubrec = Acknowledgement { kind: Kind::Pubrec, id, is_error: false };
+        session.acknowledge(&peer.link, &[pubrec]);
+    }
+    session.flush();
+    let mut bytes = [0; 8];
+    assert_eq!(peer.socket.read(&mut bytes).unwrap(), disconnect.len());
+    assert_eq!(peer.socket.read(&mut bytes).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut peer = connect(&session, LIMITS, 9, 60);
+    assert!(matches!(&peer.received()[..], [pubrel] if pubrel.starts_with("Pubrel(Ack { packet_id: 1,")));
+}
