@@ -240,6 +240,24 @@ def test_a_session_that_came_and_went_expires_among_many_deadlines(broker: Broke
     assert broker.metrics()["meridian_sessions_expired_total"] == 1
 
 
+def test_a_session_that_is_replaced_while_it_subscribes_leaves_nothing_behind(start_broker: StartBroker) -> None:
+    """Else its last filter would belong to whoever gets its number. Two loops: one subscribes, the other replaces."""
+    broker = start_broker(settings=["server.threads=2"])
+    others = [broker.client(f"other-{number}") for number in range(2)]
+    for _ in range(15):
+        # The first loop has its pair, so this one and its neighbour go to the second.
+        old, neighbour, new = broker.client("same"), broker.connection(), broker.connection()
+        old.send("SUBSCRIBE", id=1, filters=[{"filter": f"f/{number}"} for number in range(10_000)])
+        new.connect("same")
+        old.drain_to_end()
+        new.send("DISCONNECT")
+        new.expect_closed()
+        old.close(), neighbour.close()
+        assert broker.metrics()["meridian_subscriptions"] == 0
+    for other in others:
+        other.quiet()
+
+
 def wake_ups(broker: Broker) -> list[int]:
     """How often each event loop has gone to sleep so far."""
     counts = []

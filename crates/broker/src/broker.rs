@@ -166,31 +166,63 @@ impl Broker {
 
     /// Subscribes a target, or changes the options of its subscription. Visible to every publish that starts after
     /// the call returns. `None`, and nothing happens, if the target is not registered any more.
-    pub fn subscribe(
+    ///
+    /// A new subscription is handed to `keep`, so that its owner can end it one day. It runs with the targets borrowed, so
+    /// that the target's number cannot become another's meanwhile, and must not call the broker.
+    ///
+    /// # Errors
+    /// What `keep` returns; then there is no new subscription.
+    pub fn subscribe<E>(
         &self,
         target: &Arc<dyn Target>,
         id: TargetId,
         filter: SharedFilter<'_>,
         options: SubscribeOptions,
-    ) -> Option<Subscribed> {
+        keep: impl FnOnce(&Handle) -> Result<(), E>,
+    ) -> Result<Option<Subscribed>, E> {
         let Some(name) = filter.group else {
             // Held over the change: the number cannot pass to another target meanwhile.
-            let _registered = self.registered(target, id)?;
+            let Some(_registered) = self.registered(target, id) else { return Ok(None) };
             let (filter, before) = self.index.insert(filter.filter, id, options.pack());
-            return Some(Subscribed { is_new: before.is_none(), handle: Handle::Filter(filter) });
+            let subscribed = Subscribed { is_new: before.is_none(), handle: Handle::Filter(filter) };
+            if subscribed.is_new {
+                keep(&subscribed.handle).inspect_err(|_| {
+                    self.index.remove_by_id(filter, id);
+                })?;
+            }
+            return Ok(Some(subscribed));
         };
+        let (group, is_new) = self.join(name, target, id, filter.filter, options);
+        let subscribed = Subscribed { is_new, handle: Handle::Group(group.clone()) };
+        if is_new {
+            keep(&subscribed.handle).inspect_err(|_| {
+                self.leave(&group, target);
+            })?;
+        }
+        Ok(Some(subscribed))
+    }
+
+    /// Makes a target a member of a share group, or changes its terms; returns whether it is new there.
+    fn join(
+        &self,
+        name: &str,
+        target: &Arc<dyn Target>,
+        id: TargetId,
+        filter: TopicFilter<'_>,
+        options: SubscribeOptions,
+    ) -> (Arc<Group>, bool) {
         let mut groups = self.groups.lock();
-        let key = (Box::from(name), Box::from(filter.filter.as_str()));
+        let key = (Box::from(name), Box::from(filter.as_str()));
         let group = groups.entry(key).or_insert_with(|| {
-            let group = Arc::new(Group::new(self.reserve(), name, filter.filter.as_str()));
+            let group = Arc::new(Group::new(self.reserve(), name, filter.as_str()));
             self.targets.write().slots[group.id.0 as usize] = Registered::Group(group.clone());
-            self.index.insert(filter.filter, group.id, 0);
+            self.index.insert(filter, group.id, 0);
             group
         });
         let mut terms = terms_of(options);
         terms.group = Some(group.clone());
         let is_new = group.join(Member { id, target: target.clone(), terms });
-        Some(Subscribed { is_new, handle: Handle::Group(group.clone()) })
+        (group.clone(), is_new)
     }
 
     /// Ends a subscription by its filter. `None` if there was none.

@@ -1,5 +1,6 @@
 //! The publish path against targets that record what they are offered.
 
+use meridian_broker::broker::Handle;
 use meridian_broker::target::Delivery;
 use meridian_broker::{
     Broker, Context, Counter, Encodings, Limits, Publication, Readiness, ShareStrategy, SubscribeOptions,
@@ -105,8 +106,9 @@ impl Setting {
 
     fn subscribe_with(&self, target: &Arc<Recorder>, filter: &str, options: SubscribeOptions) {
         let filter = SharedFilter::parse(filter).unwrap();
-        let subscribed = self.broker.subscribe(&as_target(target), target.id, filter, options);
-        assert!(subscribed.is_some());
+        let keep = |_: &Handle| Ok::<_, ()>(());
+        let subscribed = self.broker.subscribe(&as_target(target), target.id, filter, options, keep);
+        assert!(subscribed.unwrap().is_some());
     }
 
     fn unsubscribe(&self, target: &Arc<Recorder>, filter: &str) -> bool {
@@ -359,9 +361,47 @@ fn a_target_that_is_gone_cannot_subscribe_under_the_number_of_another() {
     assert_eq!(gone.id, newcomer.id, "numbers are used again");
     setting.subscribe(&newcomer, "mine");
     let filter = SharedFilter::parse("mine").unwrap();
-    let subscribed =
-        setting.broker.subscribe(&as_target(&gone), gone.id, filter, SubscribeOptions::default());
+    let keep = |_: &Handle| -> Result<(), ()> { unreachable!("there is nothing to keep") };
+    let options = SubscribeOptions::default();
+    let subscribed = setting.broker.subscribe(&as_target(&gone), gone.id, filter, options, keep).unwrap();
     assert!(subscribed.is_none() && !setting.unsubscribe(&gone, "mine"));
     setting.publish("mine");
     assert_eq!((newcomer.received().len(), gone.received().len()), (1, 0));
+}
+
+#[test]
+fn a_subscription_that_its_owner_does_not_keep_is_nobodys() {
+    let mut setting = Setting::new();
+    for filter in ["t", "$share/g/t"] {
+        let leaving = setting.target();
+        let filter = SharedFilter::parse(filter).unwrap();
+        // The owner ends while it subscribes: its number may be another's at once.
+        let subscribed = std::thread::scope(|scope| {
+            let keep = |_: &Handle| {
+                scope.spawn(|| setting.broker.unregister(leaving.id));
+                Err("ended")
+            };
+            let target = as_target(&leaving);
+            setting.broker.subscribe(&target, leaving.id, filter, SubscribeOptions::default(), keep)
+        });
+        assert_eq!(subscribed.unwrap_err(), "ended");
+        let newcomer = setting.target();
+        assert!(!setting.publish("t"), "{filter:?}");
+        assert_eq!(newcomer.received().len(), 0);
+        assert_eq!((setting.broker.index().filter_count(), setting.broker.group_count()), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_there_already_is_not_kept_twice() {
+    let setting = Setting::new();
+    let target = setting.target();
+    for filter in ["t", "$share/g/t"] {
+        setting.subscribe(&target, filter);
+        let keep = |_: &Handle| -> Result<(), ()> { unreachable!("it is not new") };
+        let filter = SharedFilter::parse(filter).unwrap();
+        let options = SubscribeOptions { qos: Qos::AtLeastOnce, ..SubscribeOptions::default() };
+        let subscribed = setting.broker.subscribe(&as_target(&target), target.id, filter, options, keep);
+        assert!(!subscribed.unwrap().unwrap().is_new);
+    }
 }

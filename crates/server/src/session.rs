@@ -167,10 +167,10 @@ impl Session {
         }
     }
 
-    /// Remembers a new subscription.
+    /// Remembers a new subscription; called by [`meridian_broker::Broker::subscribe`].
     ///
     /// # Errors
-    /// [`SubscriptionError`] if it cannot; the caller then ends the subscription again.
+    /// [`SubscriptionError`] if it cannot; the broker then ends the subscription again.
     pub(crate) fn add_subscription(
         &self,
         handle: &Handle,

@@ -121,19 +121,17 @@ impl Client {
         };
         let target = self.session.clone() as Arc<dyn Target>;
         let ended = || (ReasonCode::UnspecifiedError, "the session has ended".to_owned());
-        let subscribed =
-            turn.node.broker.subscribe(&target, self.session.id, filter, options).ok_or_else(ended)?;
-        if subscribed.is_new {
-            let count_max = turn.settings.config.mqtt.subscriptions_max;
-            if let Err(error) = self.session.add_subscription(&subscribed.handle, count_max) {
-                turn.node.broker.unsubscribe_handle(&target, self.session.id, &subscribed.handle);
-                turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
-                return Err(match error {
-                    SubscriptionError::TooMany => too_many(count_max),
-                    SubscriptionError::Ended => ended(),
-                });
+        let count_max = turn.settings.config.mqtt.subscriptions_max;
+        let keep = |handle: &Handle| self.session.add_subscription(handle, count_max);
+        let subscribed = turn.node.broker.subscribe(&target, self.session.id, filter, options, keep);
+        let subscribed = subscribed.map_err(|error| {
+            turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
+            match error {
+                SubscriptionError::TooMany => too_many(count_max),
+                SubscriptionError::Ended => ended(),
             }
-        }
+        })?;
+        let subscribed = subscribed.ok_or_else(ended)?;
         turn.context.counters.add(Counter::Subscribed, 1);
         let wants_retained = match request.retain_handling {
             RetainHandling::Always => true,

@@ -113,7 +113,9 @@ fn a_replay_waits_for_what_was_queued_before_it() {
     let mut peer = connect(&session, LIMITS, 1, 0);
     let target = session.clone() as Arc<dyn Target>;
     let filter = SharedFilter::parse("$share/g/t").unwrap();
-    let subscribed = broker.subscribe(&target, session.id, filter, SubscribeOptions::default()).unwrap();
+    let keep = |handle: &Handle| session.add_subscription(handle, 1);
+    let options = SubscribeOptions::default();
+    let subscribed = broker.subscribe(&target, session.id, filter, options, keep).unwrap().unwrap();
     let Handle::Group(group) = &subscribed.handle else { panic!("not a group") };
     let mut publication = Publication::new("t", b"shared", NOW, None);
     publication.qos = Qos::AtLeastOnce;
