@@ -195,6 +195,24 @@ def test_reload_takes_what_can_change_and_prints_it(start_broker: StartBroker, t
         assert client.connect("after").properties["receive_maximum"] == 20
 
 
+def test_reload_leaves_connected_clients_what_they_were_told(start_broker: StartBroker, tmp_path: Path) -> None:
+    """A lower limit of packets holds from the next CONNACK on, where it is told."""
+    file = tmp_path / "meridian.toml"
+    file.write_text("")
+    broker = start_broker("--config", str(file))
+    with broker.client("before") as before:
+        since = len(broker.log)
+        file.write_text('[mqtt]\npacket_bytes_max = "1 KiB"\n')
+        broker.signal(signal.SIGHUP)
+        broker.wait_for_log("packet_bytes_max", since)
+        with broker.connection() as after:
+            assert after.connect("after").properties["maximum_packet_size"] == 1024
+            for client in (before, after):
+                client.send("PUBLISH", topic="t", payload=bytes(2000), qos=1, id=1)
+            before.expect("PUBACK", id=1)
+            after.expect("DISCONNECT", reason=0x95)
+
+
 def test_reload_of_a_wrong_file_changes_nothing(start_broker: StartBroker, tmp_path: Path) -> None:
     config = tmp_path / "meridian.toml"
     config.write_text("[mqtt]\nreceive_maximum = 10\n")

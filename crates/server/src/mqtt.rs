@@ -22,7 +22,10 @@ pub(crate) struct Client {
     pub(crate) keep_alive_millis: u64,
     /// Set by CONNECT until the event loop has taken notice.
     pub(crate) is_new: bool,
-    packet_bytes_max: usize,
+    /// The largest packet it may send: what CONNACK has told it, whatever has been configured since.
+    pub(crate) incoming_bytes_max: u32,
+    /// The largest it takes.
+    packet_bytes_max: u32,
     wants_problem_information: bool,
     aliases: AliasesIn,
     alias_maximum: u16,
@@ -179,7 +182,7 @@ impl Client {
         let mut packet = Vec::new();
         if self.version == Version::V5 {
             // DISCONNECT may say why whatever the client asked about problem information [MQTT-3.1.2-29].
-            let fits = text.len() + 64 <= self.packet_bytes_max;
+            let fits = text.len() + 64 <= self.packet_bytes_max as usize;
             let reason_string = (fits && !text.is_empty()).then_some(text);
             let disconnect = Disconnect { reason, reason_string, ..Disconnect::default() };
             encode::encode(&Packet::Disconnect(disconnect), self.version, &mut packet);

@@ -64,19 +64,19 @@ impl Client {
     fn require_room_for_reasons(&self, request: &str, count: usize) -> Result<(), End> {
         /// Fixed header, packet id and an empty property length, at most.
         const HEADER_BYTES_MAX: usize = 8;
-        if HEADER_BYTES_MAX + count <= self.packet_bytes_max {
+        let bytes_max = self.packet_bytes_max as usize;
+        if HEADER_BYTES_MAX + count <= bytes_max {
             return Ok(());
         }
         let suback = Suback { reasons: vec![ReasonCode::Success; count], ..Suback::default() };
         let mut packet = Vec::new();
         encode::encode(&Packet::Suback(suback), self.version, &mut packet);
-        if packet.len() <= self.packet_bytes_max {
+        if packet.len() <= bytes_max {
             return Ok(());
         }
         let what = format!(
-            "{request}: the answer to {count} filters takes {} bytes, over your maximum packet size of {}",
-            packet.len(),
-            self.packet_bytes_max
+            "{request}: the answer to {count} filters takes {} bytes, over your maximum packet size of {bytes_max}",
+            packet.len()
         );
         Err(End::Protocol { reason: ReasonCode::PacketTooLarge, what })
     }
@@ -94,7 +94,7 @@ impl Client {
         let ack = Suback { packet_id, reason_string: wanted, user_properties: Vec::new(), reasons };
         let at = turn.replies.len();
         encode::encode(&packet(ack.clone()), self.version, &mut turn.replies);
-        if turn.replies.len() - at > self.packet_bytes_max {
+        if turn.replies.len() - at > self.packet_bytes_max as usize {
             turn.replies.truncate(at);
             encode::encode(&packet(Suback { reason_string: None, ..ack }), self.version, &mut turn.replies);
         }

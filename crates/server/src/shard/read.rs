@@ -318,10 +318,10 @@ impl Batch {
             let what = "the first packet of a connection must be CONNECT".to_owned();
             return Err(End::Protocol { reason: ReasonCode::ProtocolError, what });
         }
-        let mut limit = turn.settings.config.mqtt.packet_bytes_max.0 as usize;
-        if matches!(connection.stage, Stage::Greeting) {
-            limit = limit.min(CONNECT_BYTES_MAX);
-        }
+        let limit = match &connection.stage {
+            Stage::Client(client) => client.incoming_bytes_max as usize,
+            _ => (turn.settings.config.mqtt.packet_bytes_max.0 as usize).min(CONNECT_BYTES_MAX),
+        };
         let frame = match Frame::peek(rest, limit).map_err(frame_error)? {
             Peek::Needs(bytes) if bytes > INCOMPLETE_BYTES_SURE && memory::level() == Level::Full => {
                 return Err(memory_full(bytes));
