@@ -196,6 +196,8 @@ impl Shard {
 
     /// Handles every whole packet of what was read; the rest waits in the connection's own memory.
     fn handle(&mut self, key: usize, filled: Filled) -> Result<(), End> {
+        // Before a page is answered: clients may come next.
+        self.count_for_placement(key);
         // The bytes and the connection are lent to the handler together, so they are taken out of their owner.
         let own = match filled {
             Filled::Own => std::mem::take(&mut self.connections[key].partial),
@@ -265,7 +267,7 @@ impl Shard {
         }
     }
 
-    /// Who reads pages takes no place that a client would need to be on one loop with another.
+    /// Who asks for pages takes no place that a client would need to be on one loop with another.
     fn count_for_placement(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         let counts = !matches!(connection.stage, Stage::Http(_));
