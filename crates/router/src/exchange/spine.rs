@@ -2,57 +2,99 @@
 
 use std::sync::OnceLock;
 
-/// Items of the first block; each later block doubles the list.
+/// Items of the first block.
 const FIRST_BLOCK: usize = 16;
 
 const FIRST_BITS: u32 = FIRST_BLOCK.trailing_zeros();
 
-/// Enough blocks for 2^31 items.
-const BLOCKS: usize = 28;
+/// Items of a chunk: as many as all blocks have together.
+const CHUNK: usize = 512;
 
-/// Items by index, in blocks that are made when they are first asked for and stay until the spine goes.
+const CHUNK_BITS: u32 = CHUNK.trailing_zeros();
+
+const BLOCKS: usize = (CHUNK_BITS - FIRST_BITS + 1) as usize;
+
+/// Enough directories for 2^31 items.
+const DIRECTORIES: usize = (31 - CHUNK_BITS) as usize;
+
+type Chunk<T> = Box<[T; CHUNK]>;
+
+type Directory<T> = Box<[OnceLock<Chunk<T>>]>;
+
+/// Items by index, in pieces that are made when they are first asked for and stay until the spine goes.
 ///
 /// ```text
-/// block     0       1        2        3
-/// indices   0..16   16..32   32..64   64..128 …
+/// block     0       1        2        3               5
+/// indices   0..16   16..32   32..64   64..128    …    256..512
+///
+/// directory       0             1              2
+/// indices         512..1024     1024..2048     2048..4096     …
+/// chunks of 512   1             2              4
 /// ```
+///
+/// So nothing that is made at once is large: a piece is at most 512 items, a directory 16 bytes for each 512 items before
+/// it.
 pub(super) struct Spine<T> {
     blocks: [OnceLock<Box<[T]>>; BLOCKS],
+    directories: [OnceLock<Directory<T>>; DIRECTORIES],
 }
 
 impl<T: Default> Spine<T> {
     pub(super) const fn new() -> Self {
-        Self { blocks: [const { OnceLock::new() }; BLOCKS] }
+        Self {
+            blocks: [const { OnceLock::new() }; BLOCKS],
+            directories: [const { OnceLock::new() }; DIRECTORIES],
+        }
     }
 
-    /// The item, if its block was made. Two dependent loads.
+    /// The item, if its piece was made. Three dependent loads, or two among the first 512 items.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<&T> {
-        let (block, at) = place_of(index);
-        self.blocks.get(block)?.get()?.get(at)
+        if index < CHUNK {
+            let (block, at) = place_of(index, FIRST_BITS);
+            return self.blocks[block].get()?.get(at);
+        }
+        let (directory, chunk) = place_of(index >> CHUNK_BITS, 0);
+        let chunk = self.directories.get(directory - 1)?.get()?.get(chunk)?;
+        Some(&chunk.get()?[index % CHUNK])
     }
 
-    /// The item; makes its block if need be, which takes time proportional to the items before it.
+    /// The item; makes its piece if need be.
     pub(super) fn get_or_make(&self, index: usize) -> &T {
-        let (block, at) = place_of(index);
-        let len = if block == 0 { FIRST_BLOCK } else { FIRST_BLOCK << (block - 1) };
-        &self.blocks[block].get_or_init(|| (0..len).map(|_| T::default()).collect())[at]
+        if index < CHUNK {
+            let (block, at) = place_of(index, FIRST_BITS);
+            let len = if block == 0 { FIRST_BLOCK } else { FIRST_BLOCK << (block - 1) };
+            return &self.blocks[block].get_or_init(|| made(len))[at];
+        }
+        let (directory, chunk) = place_of(index >> CHUNK_BITS, 0);
+        let chunks = self.directories[directory - 1].get_or_init(|| made(1 << (directory - 1)));
+        &chunks[chunk].get_or_init(|| made(CHUNK).try_into().ok().expect("it is as long"))[index % CHUNK]
     }
 
-    /// Bytes held by the blocks.
+    /// Bytes held by blocks, directories and chunks.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum()
+        let blocks: usize =
+            self.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum();
+        let directories = self.directories.iter().filter_map(OnceLock::get).map(|directory| {
+            let chunk_count = directory.iter().filter(|chunk| chunk.get().is_some()).count();
+            size_of_val(&**directory) + chunk_count * size_of::<[T; CHUNK]>()
+        });
+        blocks + directories.sum::<usize>()
     }
 }
 
-/// The block of an item and its place there.
+fn made<T: Default>(len: usize) -> Box<[T]> {
+    (0..len).map(|_| T::default()).collect()
+}
+
+/// Where an index is among pieces of which the first has 2^`first_bits` items and each later one doubles the whole.
 #[inline]
-const fn place_of(index: usize) -> (usize, usize) {
-    if index < FIRST_BLOCK {
+const fn place_of(index: usize, first_bits: u32) -> (usize, usize) {
+    if index < 1 << first_bits {
         return (0, index);
     }
     let top = index.ilog2();
-    ((top - FIRST_BITS + 1) as usize, index - (1 << top))
+    ((top - first_bits + 1) as usize, index - (1 << top))
 }
 
 #[cfg(test)]
@@ -70,5 +112,14 @@ mod tests {
         for index in 0..5_000 {
             assert_eq!(spine.get(index).unwrap().load(Ordering::Relaxed), index + 1);
         }
+    }
+
+    #[test]
+    fn an_item_makes_no_more_than_its_piece_and_the_directory() {
+        let spine: Spine<AtomicUsize> = Spine::new();
+        spine.get_or_make(1 << 26).store(7, Ordering::Relaxed);
+        assert_eq!(spine.get(1 << 26).unwrap().load(Ordering::Relaxed), 7);
+        assert!(spine.get((1 << 26) + CHUNK).is_none());
+        assert_eq!(spine.memory_bytes(), (1 << 26) / CHUNK * 16 + CHUNK * 8);
     }
 }
