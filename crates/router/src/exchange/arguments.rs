@@ -1,9 +1,12 @@
-//! Binding arguments in one block of bytes: an identity to compare, and conditions to check.
+//! A binding's key and arguments in one block of bytes: an identity to compare, and conditions to check.
 //!
 //! ```text
-//! mode u8 │ for each argument, by name: flags u8 │ name's hash u64 │ text length u32 │ text
+//! mode u8 │ key length │ key │ for each argument, by text: 2 × text length + 1 for a condition │ hash u32 │ text
 //!
-//! text:     name length u32 │ name │ canonical value, or nothing for presence only
+//! mode:     1 for any instead of all, 2 if names that start with x- count, 4 if there is an `x-match` that says so
+//! hash:     of the name; only conditions have it
+//! text:     name length │ name │ canonical value, or nothing for presence only
+//! lengths:  seven bits a byte, the lowest first, with 128 added to all but the last (LEB128)
 //! ```
 //!
 //! A message's header has a text of the same form, and it satisfies a condition if the two are equal.
@@ -11,6 +14,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use super::message::Attributes;
 use super::{ExchangeError, Field, HeaderValue};
@@ -18,63 +22,97 @@ use super::{ExchangeError, Field, HeaderValue};
 /// How conditions are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    All = 0,
-    Any = 1,
+    All,
+    Any,
 }
 
-/// The flag of an argument that is a condition.
-const CONDITION: u8 = 1;
+const X_MATCH: &[u8] = b"x-match";
 
-/// Bytes of an argument before its text.
-const HEAD_BYTES: usize = 1 + 8 + 4;
+const ANY: u8 = 1;
+const COUNTS_X: u8 = 2;
+const IS_GIVEN: u8 = 4;
 
-/// Bytes of a text's name length.
-const NAME_LEN_BYTES: usize = 4;
+/// A block in the making; most are without arguments, and short.
+pub(super) type BlockBuffer = SmallVec<[u8; 64]>;
 
-/// One argument.
+/// One condition.
 #[derive(Clone, Copy)]
-pub(super) struct Argument<'a> {
-    pub(super) is_condition: bool,
-    pub(super) name_hash: u64,
+pub(super) struct Condition<'a> {
+    /// Where it is in the block.
+    pub(super) at: u32,
+    pub(super) name_hash: u32,
     pub(super) text: &'a [u8],
 }
 
-/// Writes arguments as a block.
+/// Writes a key and arguments as a block.
 ///
 /// # Errors
-/// [`ExchangeError::ArgumentsTooLarge`] if it would be longer than `bytes_max`.
+/// [`ExchangeError::ArgumentsTooLarge`] if what it has besides the key would be longer than `bytes_max`.
 pub(super) fn encode(
+    key: &[u8],
     fields: &[Field<'_>],
     hasher: &RandomState,
     bytes_max: usize,
-) -> Result<Vec<u8>, ExchangeError> {
-    let texts = fields.iter().map(|&(name, value)| {
-        let mut text = Vec::new();
-        append_name(name, &mut text);
-        if !matches!(value, HeaderValue::Void) {
-            value.append_canonical(&mut text);
+) -> Result<BlockBuffer, ExchangeError> {
+    let mut block = BlockBuffer::new();
+    let mode = given_mode(fields);
+    block.push(mode);
+    append_len(key.len(), &mut block);
+    block.extend_from_slice(key);
+    let head_len = block.len() - key.len();
+    if fields.is_empty() {
+        return Ok(block);
+    }
+    let mut bytes = Vec::with_capacity(128);
+    let mut texts = SmallVec::<[std::ops::Range<usize>; 8]>::new();
+    for &(name, value) in fields {
+        if mode & IS_GIVEN != 0 && name == X_MATCH {
+            continue;
         }
-        text
-    });
-    let mut texts: Vec<Vec<u8>> = texts.collect();
-    let len = 1 + texts.iter().map(|text| HEAD_BYTES + text.len()).sum::<usize>();
+        let start = bytes.len();
+        append_name(name, &mut bytes);
+        if !matches!(value, HeaderValue::Void) {
+            value.append_canonical(&mut bytes);
+        }
+        texts.push(start..bytes.len());
+    }
+    texts.sort_unstable_by(|one, other| bytes[one.clone()].cmp(&bytes[other.clone()]));
+    texts.dedup_by(|one, other| bytes[one.clone()] == bytes[other.clone()]);
+    // Nine bytes at most for the hash and a length that four gigabytes would have.
+    let len = head_len + texts.iter().map(|text| 9 + text.len()).sum::<usize>();
     if len > bytes_max {
         return Err(ExchangeError::ArgumentsTooLarge { len, limit: bytes_max });
     }
-    texts.sort_unstable();
-    texts.dedup();
-    let (mode, counts_x) = match_of(fields).unwrap_or((Mode::All, false));
-    let mut block = Vec::with_capacity(len);
-    block.push(mode as u8);
-    for text in &texts {
-        let name = &text[NAME_LEN_BYTES..name_end(text)];
-        let is_condition = if counts_x { name != b"x-match" } else { !name.starts_with(b"x-") };
-        block.push(if is_condition { CONDITION } else { 0 });
-        block.extend(hasher.hash_one(&text[..name_end(text)]).to_le_bytes());
-        block.extend((text.len() as u32).to_le_bytes());
+    for text in texts {
+        let text = &bytes[text];
+        let name = name_of(text);
+        let counts_x = mode & COUNTS_X != 0;
+        let is_condition = if counts_x { name != X_MATCH } else { !name.starts_with(b"x-") };
+        append_len(text.len() << 1 | usize::from(is_condition), &mut block);
+        if is_condition {
+            block.extend_from_slice(&short_hash(hasher.hash_one(&text[..name_end(text)])).to_le_bytes());
+        }
         block.extend_from_slice(text);
     }
     Ok(block)
+}
+
+/// The mode that the first `x-match` gives; it stands for the argument if there is no other.
+fn given_mode(fields: &[Field<'_>]) -> u8 {
+    let mut values = fields.iter().filter(|(name, _)| *name == X_MATCH).map(|(_, value)| value);
+    let Some(first) = values.next() else { return 0 };
+    let Some(mode) = mode_of_value(first) else { return 0 };
+    if values.all(|other| other == first) { mode | IS_GIVEN } else { mode }
+}
+
+fn mode_of_value(value: &HeaderValue<'_>) -> Option<u8> {
+    match value {
+        HeaderValue::Bytes(b"all") => Some(0),
+        HeaderValue::Bytes(b"any") => Some(ANY),
+        HeaderValue::Bytes(b"all-with-x") => Some(COUNTS_X),
+        HeaderValue::Bytes(b"any-with-x") => Some(ANY | COUNTS_X),
+        _ => None,
+    }
 }
 
 /// Checks the argument `x-match`, as headers exchanges want it.
@@ -82,45 +120,64 @@ pub(super) fn encode(
 /// # Errors
 /// [`ExchangeError::UnknownMatch`].
 pub(super) fn check_match(fields: &[Field<'_>]) -> Result<(), ExchangeError> {
-    match_of(fields).map(|_| ())
+    let Some((_, value)) = fields.iter().find(|(name, _)| *name == X_MATCH) else { return Ok(()) };
+    if mode_of_value(value).is_some() {
+        return Ok(());
+    }
+    let value = match value {
+        HeaderValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    };
+    Err(ExchangeError::UnknownMatch { value })
 }
 
-/// The mode, and whether names that start with `x-` count.
-fn match_of(fields: &[Field<'_>]) -> Result<(Mode, bool), ExchangeError> {
-    let Some((_, value)) = fields.iter().find(|(name, _)| *name == b"x-match") else {
-        return Ok((Mode::All, false));
-    };
-    match value {
-        HeaderValue::Bytes(b"all") => Ok((Mode::All, false)),
-        HeaderValue::Bytes(b"any") => Ok((Mode::Any, false)),
-        HeaderValue::Bytes(b"all-with-x") => Ok((Mode::All, true)),
-        HeaderValue::Bytes(b"any-with-x") => Ok((Mode::Any, true)),
-        HeaderValue::Bytes(other) => {
-            Err(ExchangeError::UnknownMatch { value: String::from_utf8_lossy(other).into_owned() })
-        }
-        other => Err(ExchangeError::UnknownMatch { value: format!("{other:?}") }),
-    }
+/// A block's key.
+#[inline]
+pub(super) fn key_of(block: &[u8]) -> &[u8] {
+    let (len, start) = len_at(block, 1);
+    &block[start..start + len]
 }
 
 /// How a block's conditions are combined.
 #[inline]
 pub(super) fn mode_of(block: &[u8]) -> Mode {
-    if block[0] == Mode::Any as u8 { Mode::Any } else { Mode::All }
+    if block[0] & ANY != 0 { Mode::Any } else { Mode::All }
 }
 
 /// A block's conditions.
 #[inline]
-pub(super) fn conditions(block: &[u8]) -> impl Iterator<Item = Argument<'_>> {
-    let mut rest = &block[1..];
-    let arguments = std::iter::from_fn(move || {
-        let (head, after) = rest.split_first_chunk::<HEAD_BYTES>()?;
-        let [flags, h0, h1, h2, h3, h4, h5, h6, h7, l0, l1, l2, l3] = *head;
-        let name_hash = u64::from_le_bytes([h0, h1, h2, h3, h4, h5, h6, h7]);
-        let (text, after) = after.split_at(u32::from_le_bytes([l0, l1, l2, l3]) as usize);
-        rest = after;
-        Some(Argument { is_condition: flags & CONDITION != 0, name_hash, text })
-    });
-    arguments.filter(|argument| argument.is_condition)
+pub(super) fn conditions(block: &[u8]) -> impl Iterator<Item = Condition<'_>> {
+    let (key_len, key_start) = len_at(block, 1);
+    let mut at = key_start + key_len;
+    std::iter::from_fn(move || {
+        while at < block.len() {
+            let (is_condition, argument, end) = argument_at(block, at);
+            at = end;
+            if is_condition {
+                return Some(argument);
+            }
+        }
+        None
+    })
+}
+
+/// The text of the condition at a place of a block.
+#[inline]
+pub(super) fn text_at(block: &[u8], at: u32) -> &[u8] {
+    argument_at(block, at as usize).1.text
+}
+
+#[inline]
+fn argument_at(block: &[u8], at: usize) -> (bool, Condition<'_>, usize) {
+    let (head, mut start) = len_at(block, at);
+    let is_condition = head & 1 != 0;
+    let mut name_hash = 0;
+    if is_condition && let Some(hash) = block[start..].first_chunk() {
+        name_hash = u32::from_le_bytes(*hash);
+        start += hash.len();
+    }
+    let end = start + (head >> 1);
+    (is_condition, Condition { at: at as u32, name_hash, text: &block[start..end] }, end)
 }
 
 /// Checks how many conditions a block has.
@@ -141,14 +198,50 @@ pub(super) fn is_presence(text: &[u8]) -> bool {
 }
 
 /// Where the name ends in a text.
+#[inline]
 fn name_end(text: &[u8]) -> usize {
-    let len = text.first_chunk().copied().map_or(0, u32::from_le_bytes);
-    NAME_LEN_BYTES + len as usize
+    let (len, start) = len_at(text, 0);
+    start + len
+}
+
+fn name_of(text: &[u8]) -> &[u8] {
+    let (len, start) = len_at(text, 0);
+    &text[start..start + len]
 }
 
 fn append_name(name: &[u8], out: &mut Vec<u8>) {
-    out.extend((name.len() as u32).to_le_bytes());
+    append_len(name.len(), out);
     out.extend_from_slice(name);
+}
+
+fn append_len(len: usize, out: &mut impl Extend<u8>) {
+    let mut rest = len;
+    while rest > 127 {
+        out.extend([rest as u8 | 128]);
+        rest >>= 7;
+    }
+    out.extend([rest as u8]);
+}
+
+/// A length, and where it ends.
+#[inline]
+fn len_at(bytes: &[u8], at: usize) -> (usize, usize) {
+    let (mut len, mut at, mut shift) = (0, at, 0);
+    loop {
+        let byte = bytes[at];
+        at += 1;
+        len |= usize::from(byte & 127) << shift;
+        shift += 7;
+        if byte < 128 {
+            return (len, at);
+        }
+    }
+}
+
+/// As much of a name's hash as blocks have.
+#[inline]
+const fn short_hash(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 /// A message's headers, in the form that conditions are checked against. Used again from message to message.
@@ -209,13 +302,13 @@ impl HeaderTexts {
 
     /// Whether a condition is met. O(log n).
     #[inline]
-    pub(super) fn satisfy(&self, condition: Argument<'_>) -> bool {
-        let first = self.headers.partition_point(|header| header.name_hash < condition.name_hash);
-        (self.headers[first..].iter()).take_while(|header| header.name_hash == condition.name_hash).any(
-            |header| {
+    pub(super) fn satisfy(&self, condition: Condition<'_>) -> bool {
+        let first = self.headers.partition_point(|header| short_hash(header.name_hash) < condition.name_hash);
+        (self.headers[first..].iter())
+            .take_while(|header| short_hash(header.name_hash) == condition.name_hash)
+            .any(|header| {
                 self.bytes[header.start..header.end] == *condition.text
                     || self.bytes[header.start..header.name_end] == *condition.text
-            },
-        )
+            })
     }
 }

@@ -142,8 +142,7 @@ pub struct Limits {
     /// Bindings from one exchange.
     pub bindings_per_exchange_max: usize,
     /// Bindings from one exchange that picks one destination: a change there costs time proportional to them, and
-    /// holds up other changes meanwhile: of a consistent hash, up to [`RING_SLOTS`](super::RING_SLOTS) comparisons for
-    /// each, if a member leaves that had all the weight. At most [`RING_SLOTS`](super::RING_SLOTS) are possible.
+    /// holds up other changes meanwhile. At most [`RING_SLOTS`](super::RING_SLOTS) are possible.
     pub members_max: usize,
     /// Edges: pairs of exchanges of which one has bindings to the other, however many, or has it for its alternate. A
     /// change of an exchange is noted in all that lead there, at the cost of a step for each edge among them, which holds up

@@ -4,61 +4,73 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 
 use super::ExchangeKind;
-use super::arguments::{self, Argument, Mode};
-use super::pool::Member;
-use super::registry::{Record, Registry, Spots};
+use super::arguments::{self, Condition, Mode};
+use super::pool::Draw;
+use super::registry::{NONE, Record, Registry, Spots};
 use super::routing::{Candidate, Dest, Exchange, Graph, State};
-use super::rows::{Place, RowTable};
+use super::rows::{Item, Place, RowTable};
 use super::set::Set;
 
 impl Graph {
     /// Lets readers see a binding that the registry has just taken up.
-    pub(super) fn place_binding(&self, registry: &mut Registry, id: u32, weight: u32) {
+    pub(super) fn place_binding(&self, registry: &mut Registry, id: u32, draw: Draw) {
         let record = registry.record(id);
         let dest = dest_of(record, id);
         let spots = match &self.exchange(record.source).state {
             State::Direct => {
-                let place = self.place_of_key(record.source, &record.key);
-                Spots::One(push_row(&self.keys, place, dest))
+                let place = self.place_of_key(record.source, record.key());
+                Spots::at(push_row(&self.keys, place, dest))
             }
-            State::Fanout(set) => Spots::One(push(set, dest)),
-            State::Topic(patterns) => patterns.insert(&record.key, dest).map_or(Spots::None, Spots::One),
+            State::Fanout(set) => Spots::at(push(set, dest)),
+            State::Topic(patterns) => patterns.insert(record.key(), dest).map_or(Spots::NOWHERE, Spots::at),
             State::Headers { always, presence_count } => {
                 self.place_conditions(record, dest, always, presence_count)
             }
             State::Picking(pool, _) => {
-                pool.store(Arc::new(pool.load().with(member_of(record, dest, weight))));
-                Spots::None
+                pool.store(Arc::new(pool.load().with(draw.member(dest))));
+                Spots::NOWHERE
             }
         };
         registry.record_mut(id).spots = spots;
     }
 
-    /// Lets readers see what was changed in a binding's record: options, seed, whether it is local.
-    pub(super) fn replace_binding(&self, registry: &Registry, id: u32, weight: u32) {
+    /// Whether a binding draws otherwise than this.
+    pub(super) fn is_drawn_otherwise(&self, registry: &Registry, id: u32, draw: Draw) -> bool {
+        match &self.exchange(registry.record(id).source).state {
+            State::Picking(pool, _) => pool.load().draw_of(id).is_some_and(|former| former != draw),
+            _ => false,
+        }
+    }
+
+    /// Lets readers see what was changed in a binding: options, seed, whether it is local.
+    pub(super) fn replace_binding(&self, registry: &Registry, id: u32, draw: Draw) {
         let record = registry.record(id);
         let dest = dest_of(record, id);
         match (&self.exchange(record.source).state, &record.spots) {
-            (State::Direct, Spots::One(at)) => {
-                let place = self.place_of_key(record.source, &record.key);
-                self.keys.update(place, |set| set.with_replaced(*at, dest));
+            (State::Direct, &Spots::One { at, .. }) => {
+                let place = self.place_of_key(record.source, record.key());
+                self.keys.update(place, |set| set.with_replaced(at, dest));
             }
-            (State::Fanout(set) | State::Headers { always: set, .. }, Spots::One(at)) => {
-                set.store(Arc::new(set.load().with_replaced(*at, dest)));
+            (
+                State::Fanout(set) | State::Headers { always: set, .. },
+                &Spots::One { condition: NONE, at },
+            ) => {
+                set.store(Arc::new(set.load().with_replaced(at, dest)));
             }
-            (State::Topic(patterns), Spots::One(twin)) => patterns.replace(&record.key, dest, Some(*twin)),
-            (State::Topic(patterns), _) => patterns.replace(&record.key, dest, None),
-            (State::Headers { .. }, _) => {
-                for (condition, text, at) in registrations(&record.arguments, &record.spots) {
-                    let candidate = Candidate { dest, condition, arguments: record.arguments.clone() };
-                    let place = self.place_of_condition(record.source, text);
+            (State::Topic(patterns), spots) => patterns.replace(record.key(), dest, twin_of(spots)),
+            (State::Headers { .. }, spots) => {
+                let block = record.block.shared();
+                for (condition, at) in registrations(&block, spots) {
+                    let candidate = Candidate { dest, condition: condition.at, block: block.clone() };
+                    let place = self.place_of_condition(record.source, condition.text);
                     self.pairs.update(place, |set| set.with_replaced(at, candidate));
                 }
             }
             (State::Picking(pool, _), _) => {
-                pool.store(Arc::new(pool.load().with_changed(member_of(record, dest, weight))));
+                pool.store(Arc::new(pool.load().with_changed(draw.member(dest))));
             }
             (State::Direct | State::Fanout(_), _) => unreachable!("such a binding has a place in a set"),
         }
@@ -68,24 +80,23 @@ impl Graph {
     pub(super) fn displace_binding(&self, registry: &mut Registry, id: u32) {
         let record = registry.record(id);
         match (&self.exchange(record.source).state, &record.spots) {
-            (State::Direct, Spots::One(at)) => {
-                let (at, place) = (*at, self.place_of_key(record.source, &record.key));
+            (State::Direct, &Spots::One { at, .. }) => {
+                let place = self.place_of_key(record.source, record.key());
                 if let Some(moved) = take_from_row(&self.keys, place, at) {
-                    registry.record_mut(moved.binding).spots = Spots::One(at);
+                    registry.record_mut(moved.binding).spots = Spots::at(at);
                 }
             }
-            (State::Fanout(set) | State::Headers { always: set, .. }, Spots::One(at)) => {
-                let at = *at;
+            (
+                State::Fanout(set) | State::Headers { always: set, .. },
+                &Spots::One { condition: NONE, at },
+            ) => {
                 let (shorter, moved) = set.load().without(at);
                 set.store(Arc::new(shorter));
                 if let Some(moved) = moved {
-                    registry.record_mut(moved.binding).spots = Spots::One(at);
+                    registry.record_mut(moved.binding).spots = Spots::at(at);
                 }
             }
-            (State::Topic(patterns), Spots::One(twin)) => {
-                patterns.remove(&record.key, record.to, Some(*twin))
-            }
-            (State::Topic(patterns), _) => patterns.remove(&record.key, record.to, None),
+            (State::Topic(patterns), spots) => patterns.remove(record.key(), record.to, twin_of(spots)),
             (State::Headers { presence_count, .. }, _) => {
                 self.displace_conditions(registry, id, presence_count);
             }
@@ -98,12 +109,12 @@ impl Graph {
     pub(super) fn forget_rows(&self, kind: &ExchangeKind, record: &Record) {
         match kind {
             ExchangeKind::Direct => {
-                let place = self.place_of_key(record.source, &record.key);
+                let place = self.place_of_key(record.source, record.key());
                 self.keys.update(place, |_| Set::default());
             }
             ExchangeKind::Headers => {
-                for (_, text, _) in registrations(&record.arguments, &record.spots) {
-                    let place = self.place_of_condition(record.source, text);
+                for (condition, _) in registrations(&record.block, &record.spots) {
+                    let place = self.place_of_condition(record.source, condition.text);
                     self.pairs.update(place, |_| Set::default());
                 }
             }
@@ -124,69 +135,71 @@ impl Graph {
         always: &ArcSwap<Set<Dest>>,
         presence_count: &AtomicUsize,
     ) -> Spots {
-        let conditions: Vec<Argument<'_>> = arguments::conditions(&record.arguments).collect();
-        let add = |at: usize| {
-            let candidate = Candidate { dest, condition: at as u32, arguments: record.arguments.clone() };
-            let text = conditions[at].text;
-            if arguments::is_presence(text) {
+        let block = record.block.shared();
+        let conditions: SmallVec<[Condition<'_>; 8]> = arguments::conditions(&block).collect();
+        let add = |condition: &Condition<'_>| {
+            let candidate = Candidate { dest, condition: condition.at, block: block.clone() };
+            if arguments::is_presence(condition.text) {
                 // Before the row, so that a reader that could see the row looks for it.
                 presence_count.fetch_add(1, Ordering::AcqRel);
             }
-            push_row(&self.pairs, self.place_of_condition(record.source, text), candidate)
+            push_row(&self.pairs, self.place_of_condition(record.source, condition.text), candidate)
         };
-        if arguments::mode_of(&record.arguments) == Mode::Any {
-            return Spots::Many((0..conditions.len()).map(add).collect());
+        if arguments::mode_of(&block) == Mode::Any {
+            return Spots::Many(conditions.iter().map(add).collect());
         }
-        let crowd = |at: &usize| {
-            let text = conditions[*at].text;
-            let place = self.place_of_condition(record.source, text);
+        let crowd = |condition: &&Condition<'_>| {
+            let place = self.place_of_condition(record.source, condition.text);
             // A condition of presence is met by more messages than one of a value, so it is the worse of two.
-            (self.pairs.find(place, Set::len).unwrap_or(0), arguments::is_presence(text))
+            (self.pairs.find(place, Set::len).unwrap_or(0), arguments::is_presence(condition.text))
         };
-        match (0..conditions.len()).min_by_key(crowd) {
-            Some(least) => Spots::Under { condition: least as u32, at: add(least) },
-            None => Spots::One(push(always, dest)),
+        match conditions.iter().min_by_key(crowd) {
+            Some(least) => Spots::One { condition: least.at, at: add(least) },
+            None => Spots::at(push(always, dest)),
         }
     }
 
     fn displace_conditions(&self, registry: &mut Registry, id: u32, presence_count: &AtomicUsize) {
-        let spots = std::mem::take(&mut registry.record_mut(id).spots);
+        let spots = std::mem::replace(&mut registry.record_mut(id).spots, Spots::NOWHERE);
         let record = registry.record(id);
-        let block = record.arguments.clone();
-        let source = record.source;
-        for (_, text, at) in registrations(&block, &spots) {
-            let moved = take_from_row(&self.pairs, self.place_of_condition(source, text), at);
-            if arguments::is_presence(text) {
+        let (source, block) = (record.source, record.block.clone());
+        for (condition, at) in registrations(&block, &spots) {
+            let place = self.place_of_condition(source, condition.text);
+            let moved = take_from_row(&self.pairs, place, at);
+            if arguments::is_presence(condition.text) {
                 presence_count.fetch_sub(1, Ordering::AcqRel);
             }
             let Some(moved) = moved else { continue };
             match &mut registry.record_mut(moved.dest.binding).spots {
-                Spots::Many(places) => places[moved.condition as usize] = at,
-                spots => *spots = Spots::Under { condition: moved.condition, at },
+                Spots::Many(places) => {
+                    let is_it = |other: Condition<'_>| other.at == moved.condition;
+                    let place = arguments::conditions(&moved.block).position(is_it);
+                    places[place.expect("a candidate is registered under a condition of its own")] = at;
+                }
+                spots => *spots = Spots::One { condition: moved.condition, at },
             }
         }
     }
 }
 
-/// The conditions a headers binding with this block is registered under: which, its text, its place in that set.
-fn registrations<'a>(block: &'a [u8], spots: &'a Spots) -> impl Iterator<Item = (u32, &'a [u8], u32)> {
-    let conditions = (0..).zip(arguments::conditions(block));
-    conditions.filter_map(move |(condition, argument)| {
-        let at = match spots {
-            Spots::Under { condition: of, at } if *of == condition => *at,
-            Spots::Many(places) => places[condition as usize],
-            _ => return None,
-        };
-        Some((condition, argument.text, at))
+/// The conditions a headers binding with this block is registered under, and its place in the set of each.
+fn registrations<'a>(block: &'a [u8], spots: &'a Spots) -> impl Iterator<Item = (Condition<'a>, u32)> {
+    arguments::conditions(block).enumerate().filter_map(move |(nth, condition)| match spots {
+        Spots::One { condition: of, at } => (*of == condition.at).then_some((condition, *at)),
+        Spots::Many(places) => Some((condition, places[nth])),
     })
 }
 
-fn dest_of(record: &Record, id: u32) -> Dest {
-    Dest { to: record.to, options: record.options, binding: id }
+/// The number of a binding's twin in the tree of a topic exchange, if it has one.
+const fn twin_of(spots: &Spots) -> Option<u32> {
+    match *spots {
+        Spots::One { at: NONE, .. } | Spots::Many(_) => None,
+        Spots::One { at, .. } => Some(at),
+    }
 }
 
-fn member_of(record: &Record, dest: Dest, weight: u32) -> Member {
-    Member { dest, seed: record.seed, weight, is_local: record.is_local }
+const fn dest_of(record: &Record, id: u32) -> Dest {
+    Dest { to: record.to, options: record.options, binding: id }
 }
 
 /// Adds to a set that is read behind a pointer; returns the place.
@@ -198,7 +211,7 @@ fn push(set: &ArcSwap<Set<Dest>>, dest: Dest) -> u32 {
 }
 
 /// Adds to a row; returns the place.
-fn push_row<T: Clone>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
+fn push_row<T: Item>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
     let mut at = 0;
     table.update(place, |set| {
         at = set.len() as u32;
@@ -208,7 +221,7 @@ fn push_row<T: Clone>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
 }
 
 /// Takes from a row that is there; returns the item that has the place now, if there is one.
-fn take_from_row<T: Clone>(table: &RowTable<T>, place: Place<'_>, at: u32) -> Option<T> {
+fn take_from_row<T: Item>(table: &RowTable<T>, place: Place<'_>, at: u32) -> Option<T> {
     let mut moved = None;
     table.update(place, |set| {
         let (shorter, last) = set.without(at);

@@ -29,6 +29,22 @@ pub(super) enum Pick {
     LocalRandom,
 }
 
+/// What decides how often a binding of an exchange that picks is picked, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Draw {
+    pub(super) seed: u64,
+    /// At least 1.
+    pub(super) weight: u32,
+    pub(super) is_local: bool,
+}
+
+impl Draw {
+    pub(super) const fn member(self, dest: Dest) -> Member {
+        let Self { seed, weight, is_local } = self;
+        Member { dest, seed, weight, is_local }
+    }
+}
+
 /// A binding of an exchange that picks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
@@ -116,6 +132,13 @@ impl Pool {
             slots = Box::default();
         }
         Self { pick: self.pick, members, candidates, slots }
+    }
+
+    /// How a binding draws.
+    pub(super) fn draw_of(&self, binding: u32) -> Option<Draw> {
+        let member = self.members.iter().find(|member| member.dest.binding == binding)?;
+        let Member { seed, weight, is_local, .. } = *member;
+        Some(Draw { seed, weight, is_local })
     }
 
     /// A copy in which the binding's member is this one. One with another seed becomes the youngest.

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::hint::black_box;
 
 use foldhash::fast::RandomState;
 
-use super::ExchangeKind;
+use super::bytes::Bytes;
 use super::routing::{EXCHANGE, NO_EXCHANGE};
+use super::{ExchangeKind, arguments};
 use crate::arena::{self, Arena};
 use crate::table::Table;
 
@@ -18,17 +19,23 @@ pub(super) const NONE: u32 = u32::MAX;
 const RECORD_MAX: u32 = (1 << 27) - 3;
 
 /// Where a binding is in the structure that routes by it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Spots {
-    /// Found without, or nowhere.
-    #[default]
-    None,
-    /// At a place of its set, or the number of a twin.
-    One(u32),
-    /// Under one of its conditions, at a place of that set.
-    Under { condition: u32, at: u32 },
+    /// At a place of its set, or the number of a twin; [`NONE`] if it is found without. Of a headers binding that takes
+    /// all of its conditions also which one that set is of, by its place in the block, or [`NONE`] without any.
+    One { condition: u32, at: u32 },
     /// The place in the set of each of its conditions.
     Many(Box<[u32]>),
+}
+
+impl Spots {
+    /// Found without.
+    pub(super) const NOWHERE: Self = Self::One { condition: NONE, at: NONE };
+
+    /// A place in the only set there is, or the number of a twin.
+    pub(super) const fn at(at: u32) -> Self {
+        Self::One { condition: NONE, at }
+    }
 }
 
 /// One binding.
@@ -37,13 +44,8 @@ pub(super) struct Record {
     /// A target, or an exchange with [`EXCHANGE`].
     pub(super) to: u32,
     pub(super) options: u32,
-    pub(super) is_local: bool,
-    pub(super) seed: u64,
-    pub(super) key: Arc<[u8]>,
-    /// As [`arguments::encode`](super::arguments::encode) writes them.
-    pub(super) arguments: Arc<[u8]>,
-    /// The hash of what identifies it.
-    pub(super) hash: u64,
+    /// Key and arguments, as [`arguments::encode`](super::arguments::encode) writes them.
+    pub(super) block: Bytes,
     pub(super) spots: Spots,
     /// Among the bindings from its source.
     by_source: Links,
@@ -55,6 +57,12 @@ pub(super) struct Record {
 struct Links {
     previous: u32,
     next: u32,
+}
+
+impl Record {
+    pub(super) fn key(&self) -> &[u8] {
+        arguments::key_of(&self.block)
+    }
 }
 
 const UNLINKED: Links = Links { previous: NONE, next: NONE };
@@ -82,8 +90,8 @@ impl arena::Slot for RecordSlot {
 pub(super) struct Identity<'a> {
     pub(super) source: u32,
     pub(super) to: u32,
-    pub(super) key: &'a [u8],
-    pub(super) arguments: &'a [u8],
+    /// Key and arguments.
+    pub(super) block: &'a [u8],
 }
 
 /// An exchange as a node of the graph.
@@ -217,37 +225,26 @@ impl Registry {
 
     /// The binding with this identity, and the identity's hash.
     pub(super) fn find(&self, identity: Identity<'_>) -> (Option<u32>, u64) {
-        let Identity { source, to, key, arguments } = identity;
-        let hash = self.hasher.hash_one((source, to, key, arguments));
+        let Identity { source, to, block } = identity;
+        let hash = self.hash_of(identity);
         let is_it = |id| {
             let record = self.record(id);
-            (record.source, record.to) == (source, to)
-                && *record.key == *key
-                && *record.arguments == *arguments
+            (record.source, record.to) == (source, to) && *record.block == *block
         };
         (self.by_identity.find(hash, is_it), hash)
     }
 
-    /// Takes up a binding that is not there, and connects it.
-    pub(super) fn add(
-        &mut self,
-        identity: (u32, u32),
-        key: Arc<[u8]>,
-        arguments: Arc<[u8]>,
-        hash: u64,
-    ) -> u32 {
-        let (source, to) = identity;
-        self.text_bytes += bytes_of(&key) + bytes_of(&arguments);
+    /// Takes up a binding that is not there, whose identity has this hash, and connects it.
+    pub(super) fn add(&mut self, identity: Identity<'_>, options: u32, hash: u64) -> u32 {
+        let Identity { source, to, block } = identity;
+        let block = Bytes::from(block);
+        self.text_bytes += block.heap_bytes();
         let id = self.records.insert(RecordSlot::Used(Record {
             source,
             to,
-            options: 0,
-            is_local: false,
-            seed: 0,
-            key,
-            arguments,
-            hash,
-            spots: Spots::None,
+            options,
+            block,
+            spots: Spots::NOWHERE,
             by_source: UNLINKED,
             by_destination: UNLINKED,
         }));
@@ -260,14 +257,15 @@ impl Registry {
     /// Forgets a binding, and gives what was known of it.
     pub(super) fn remove(&mut self, id: u32) -> Record {
         self.unlink(id);
-        let hash = self.record(id).hash;
+        let Record { source, to, ref block, .. } = *self.record(id);
+        let hash = self.hash_of(Identity { source, to, block });
         self.by_identity.remove(hash, id);
         let slot = std::mem::replace(self.records.get_mut(id), RecordSlot::Free(NONE));
         self.records.remove(id);
         self.record_count -= 1;
         match slot {
             RecordSlot::Used(record) => {
-                self.text_bytes -= bytes_of(&record.key) + bytes_of(&record.arguments);
+                self.text_bytes -= record.block.heap_bytes();
                 record
             }
             RecordSlot::Free(_) => unreachable!("the binding was there"),
@@ -277,6 +275,13 @@ impl Registry {
     /// One of a target's bindings.
     pub(super) fn first_to_target(&self, target: u32) -> Option<u32> {
         self.by_target.find(self.hash_of_target(target), |id| self.record(id).to == target)
+    }
+
+    /// Looks where a change of a binding to this destination will look, so that the memory is on its way while the
+    /// processor waits for other memory.
+    #[inline]
+    pub(super) fn foresee_target(&self, to: u32) {
+        black_box(self.by_target.find(self.hash_of_target(to), |_| false));
     }
 
     /// Counts an edge from one exchange to another.
@@ -345,6 +350,10 @@ impl Registry {
     /// Bytes of keys and arguments. O(1).
     pub(super) const fn text_bytes(&self) -> usize {
         self.text_bytes
+    }
+
+    fn hash_of(&self, Identity { source, to, block }: Identity<'_>) -> u64 {
+        self.hasher.hash_one((source, to, block))
     }
 
     fn hash_of_target(&self, target: u32) -> u64 {
@@ -418,9 +427,4 @@ impl Registry {
             self.by_target.replace(hash, id, next);
         }
     }
-}
-
-/// The bytes of a key or of arguments: an `Arc` keeps two counts before its content, and the empty ones are shared.
-fn bytes_of(text: &Arc<[u8]>) -> usize {
-    if text.len() > 1 { text.len() + 2 * size_of::<usize>() } else { 0 }
 }

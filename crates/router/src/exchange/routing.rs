@@ -8,9 +8,10 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use foldhash::fast::RandomState;
 
 use super::arguments::{self, HeaderTexts, Mode};
+use super::bytes::Bytes;
 use super::message::Message;
 use super::pool::{Pick, Pool, next_random, stable_hash};
-use super::rows::{Place, RowTable};
+use super::rows::{Item, Place, RowTable};
 use super::set::Set;
 use super::spine::Spine;
 use super::topic::Patterns;
@@ -40,23 +41,62 @@ pub(super) struct Dest {
     pub(super) binding: u32,
 }
 
+impl Item for Dest {
+    type Key = Bytes;
+
+    fn key_of(key: &[u8]) -> Bytes {
+        key.into()
+    }
+
+    #[inline]
+    fn has_key(kept: &Bytes, _: &Self, key: &[u8]) -> bool {
+        **kept == *key
+    }
+
+    fn heap_bytes(kept: &Bytes) -> usize {
+        kept.heap_bytes()
+    }
+}
+
 /// A headers binding, under one of its conditions.
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) dest: Dest,
-    /// Which of the binding's conditions this is, in their order.
+    /// Which of the binding's conditions this is, by its place in the block.
     pub(super) condition: u32,
     /// The block of its arguments.
-    pub(super) arguments: Arc<[u8]>,
+    pub(super) block: Arc<[u8]>,
+}
+
+/// A row of candidates is known by the condition that they have in common, which each has in its block.
+impl Item for Candidate {
+    type Key = ();
+
+    fn key_of(_: &[u8]) {}
+
+    #[inline]
+    fn has_key((): &(), first: &Self, key: &[u8]) -> bool {
+        first.text() == key
+    }
+
+    fn heap_bytes((): &()) -> usize {
+        0
+    }
 }
 
 impl Candidate {
-    /// Whether a message matches that satisfies the condition this is registered under.
+    /// The text of the condition this is registered under.
+    #[inline]
+    fn text(&self) -> &[u8] {
+        arguments::text_at(&self.block, self.condition)
+    }
+
+    /// Whether a message matches that satisfies that condition.
     #[inline]
     fn matches(&self, headers: &HeaderTexts) -> bool {
-        arguments::mode_of(&self.arguments) == Mode::Any
-            || (arguments::conditions(&self.arguments).enumerate())
-                .all(|(at, condition)| at == self.condition as usize || headers.satisfy(condition))
+        arguments::mode_of(&self.block) == Mode::Any
+            || (arguments::conditions(&self.block))
+                .all(|condition| condition.at == self.condition || headers.satisfy(condition))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sets by (exchange, key): a hash table that any number of threads read while one changes it.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,33 +10,35 @@ use smallvec::SmallVec;
 use super::set::Set;
 use super::spine::Spine;
 
-/// Rows per segment, on average, at which one segment is split.
-const ROWS_PER_SEGMENT_MAX: usize = 12;
+/// What a row's set is made of.
+pub(super) trait Item: Clone {
+    /// What a row keeps to be known by.
+    type Key: Clone;
 
-/// Rows per segment, on average, at which two segments are merged.
-const ROWS_PER_SEGMENT_MIN: usize = 4;
+    /// What a row of this key keeps.
+    fn key_of(key: &[u8]) -> Self::Key;
 
-/// One key of one exchange.
-#[derive(Clone)]
-struct Row<T> {
-    exchange: u32,
-    /// Where its key ends in the segment's keys; it starts where the row's before ends.
-    key_end: u32,
-    set: Set<T>,
+    /// Whether a row that keeps this, and has a set that begins with this item, has this key.
+    fn has_key(kept: &Self::Key, first: &Self, key: &[u8]) -> bool;
+
+    /// Bytes on the heap of what a row keeps.
+    fn heap_bytes(kept: &Self::Key) -> usize;
 }
 
-/// Rows whose hashes end alike. Immutable: a change replaces the segment.
+/// One key of one exchange, and the rows behind it in its bucket.
 ///
-/// Keys lie side by side rather than each on its own, so that copying a segment touches no memory but the segment's.
-struct Segment<T> {
-    /// The hash of each row.
-    tags: Tags,
-    rows: Box<[Row<T>]>,
-    keys: Box<[u8]>,
+/// **Invariant:** it never changes, and its set is not empty. So a change replaces it and those before it, and shares those
+/// behind it. A bucket has two rows on average and the hash is secret, so lists stay short.
+struct Row<T: Item> {
+    next: Link<T>,
+    set: Set<T>,
+    /// The bits of the hash that the table uses.
+    tag: u32,
+    exchange: u32,
+    key: T::Key,
 }
 
-/// Most segments have their tags within, which saves a look-up a step.
-type Tags = SmallVec<[u32; 16]>;
+type Link<T> = Option<Arc<Row<T>>>;
 
 /// Where a row is or would be.
 #[derive(Clone, Copy)]
@@ -45,25 +48,32 @@ pub(super) struct Place<'a> {
     pub(super) key: &'a [u8],
 }
 
-/// The table: linear hashing over segments of about eight rows, each behind an atomic pointer.
+/// The table: linear hashing over lists of about one row, each behind an atomic pointer.
 ///
-/// A look-up is three dependent loads and one compare of 32 bits for each row of a segment; it takes no lock and writes
-/// to no memory that another thread reads often. A change copies one segment, and every few changes one segment is split
-/// or two are merged, so the table never moves as a whole. Changes are made by one thread at a time, which the caller sees to.
+/// ```text
+/// bucket ──► row ──► row          a row: tag, exchange, key, set of items
+/// bucket ──► none
+/// bucket ──► row
+/// ```
 ///
-/// **Invariant:** a row that is there throughout a look-up is found. A split publishes the new segment, then the new
-/// count, then the shortened old segment; a merge the joined segment, then the count, then the empty one. A reader
+/// A look-up is three dependent loads for its first row, and one for each further; it takes no lock and writes to no
+/// memory that another thread reads often. A change makes one row, and copies those before it; and splits one bucket or
+/// merges two if the rows become more or fewer, so the table never moves as a whole. Changes are made by one thread at a
+/// time, which the caller sees to.
+///
+/// **Invariant:** a row that is there throughout a look-up is found. A split publishes the new bucket, then the new
+/// count, then the shortened old bucket; a merge the joined bucket, then the count, then the empty one. A reader
 /// that found nothing looks at the count again, whose version never repeats.
-pub(super) struct RowTable<T> {
-    slots: Spine<ArcSwapOption<Segment<T>>>,
-    /// Segments in the low 32 bits, splits and merges so far above them.
+pub(super) struct RowTable<T: Item> {
+    buckets: Spine<ArcSwapOption<Row<T>>>,
+    /// Buckets in the low 32 bits, splits and merges so far above them.
     shape: AtomicU64,
     row_count: AtomicUsize,
 }
 
-impl<T: Clone> RowTable<T> {
+impl<T: Item> RowTable<T> {
     pub(super) fn new() -> Self {
-        Self { slots: Spine::new(), shape: AtomicU64::new(1), row_count: AtomicUsize::new(0) }
+        Self { buckets: Spine::new(), shape: AtomicU64::new(1), row_count: AtomicUsize::new(0) }
     }
 
     /// Shows the set of a row to `look`, if there is such a row.
@@ -72,12 +82,10 @@ impl<T: Clone> RowTable<T> {
         let tag = tag_of(place.hash);
         let mut shape = self.shape.load(Ordering::Acquire);
         loop {
-            if let Some(slot) = self.slots.get(segment_of(tag, shape)) {
-                let segment = slot.load();
-                if let Some(segment) = &*segment
-                    && let Some(at) = segment.find(tag, place)
-                {
-                    return Some(look(&segment.rows[at].set));
+            if let Some(bucket) = self.buckets.get(bucket_of(tag, shape)) {
+                let first = bucket.load();
+                if let Some(row) = rows(&first).find(|row| row.is_at(tag, place)) {
+                    return Some(look(&row.set));
                 }
             }
             let now = self.shape.load(Ordering::Acquire);
@@ -88,28 +96,45 @@ impl<T: Clone> RowTable<T> {
         }
     }
 
+    /// Looks where a change will look, so that the memory is on its way while the processor waits for other memory.
+    #[inline]
+    pub(super) fn foresee(&self, place: Place<'_>) {
+        let at = bucket_of(tag_of(place.hash), self.shape.load(Ordering::Relaxed));
+        black_box(self.buckets.get(at).map(|bucket| bucket.load().is_some()));
+    }
+
     /// Puts what `change` makes of a row's set in its place. An empty set stands for no row, before and after.
     pub(super) fn update(&self, place: Place<'_>, change: impl FnOnce(&Set<T>) -> Set<T>) {
         let tag = tag_of(place.hash);
-        let index = segment_of(tag, self.shape.load(Ordering::Relaxed));
-        let slot = self.slots.get_or_make(index);
-        let old = slot.load_full();
-        let found = old.as_deref().and_then(|old| old.find(tag, place));
-        let empty = Set::default();
-        let set = change(match (&old, found) {
-            (Some(old), Some(at)) => &old.rows[at].set,
-            _ => &empty,
-        });
-        let mut new = Builder::new(old.as_deref().map_or(0, |old| old.rows.len()) + 1);
-        if let Some(old) = &old {
-            (0..old.rows.len()).filter(|at| Some(*at) != found).for_each(|at| new.copy(old, at));
-        }
-        let is_there = !set.is_empty();
-        if is_there {
-            new.push(tag, place.exchange, place.key, set);
-        }
-        slot.store(new.finish());
-        match (found.is_some(), is_there) {
+        let index = bucket_of(tag, self.shape.load(Ordering::Relaxed));
+        let bucket = self.buckets.get_or_make(index);
+        self.foresee_split(bucket);
+        let old = bucket.load_full();
+        let found = rows(&old).find(|row| row.is_at(tag, place));
+        let set = match found {
+            Some(row) => change(&row.set),
+            None => change(&Set::default()),
+        };
+        let (was_there, is_there) = (found.is_some(), !set.is_empty());
+        // The rows before the one that goes are copied, those behind it are kept.
+        let behind = match found {
+            None => old.clone(),
+            Some(found) => (rows(&old).take_while(|row| !std::ptr::eq(*row, found)))
+                .fold(found.next.clone(), |next, row| Some(Arc::new(row.before(next)))),
+        };
+        let new = match found {
+            _ if !is_there => behind,
+            Some(row) => Some(Arc::new(Row { set, ..row.before(behind) })),
+            None => Some(Arc::new(Row {
+                next: behind,
+                set,
+                tag,
+                exchange: place.exchange,
+                key: T::key_of(place.key),
+            })),
+        };
+        bucket.store(new);
+        match (was_there, is_there) {
             (false, true) => self.grown(),
             (true, false) => self.shrunk(),
             _ => {}
@@ -118,108 +143,122 @@ impl<T: Clone> RowTable<T> {
 
     /// Bytes held. Visits every row.
     pub(super) fn memory_bytes(&self) -> usize {
-        let segments: usize = (0..count_of(self.shape.load(Ordering::Acquire)))
-            .filter_map(|index| self.slots.get(index)?.load_full())
-            .map(|segment| {
-                let sets: usize = segment.rows.iter().map(|row| row.set.memory_bytes()).sum();
-                let tags = if segment.tags.spilled() { size_of_val(&*segment.tags) } else { 0 };
-                // An `Arc` keeps two counts before its content.
-                let own = 2 * size_of::<usize>() + size_of::<Segment<T>>();
-                own + tags + size_of_val(&*segment.rows) + segment.keys.len() + sets
-            })
-            .sum();
-        segments + self.slots.memory_bytes()
+        let row_bytes = |row: &Row<T>| {
+            // An `Arc` keeps two counts before its content.
+            2 * size_of::<usize>() + size_of::<Row<T>>() + T::heap_bytes(&row.key) + row.set.memory_bytes()
+        };
+        let buckets = (0..count_of(self.shape.load(Ordering::Acquire))).filter_map(|at| self.buckets.get(at));
+        let bytes = buckets.map(|bucket| rows(&bucket.load()).map(row_bytes).sum::<usize>());
+        bytes.sum::<usize>() + self.buckets.memory_bytes()
     }
 
+    /// Waits for the first row of a bucket and of the one that would be split next at once.
+    #[inline]
+    fn foresee_split(&self, bucket: &ArcSwapOption<Row<T>>) {
+        let count = count_of(self.shape.load(Ordering::Relaxed));
+        if self.row_count.load(Ordering::Relaxed) >= count
+            && let Some(next) = self.buckets.get(count - (1 << count.ilog2()))
+        {
+            let (first, next) = (bucket.load(), next.load());
+            black_box((tag_of_first(&first), tag_of_first(&next)));
+        }
+    }
+
+    /// Splits a bucket if there are more rows than buckets.
     fn grown(&self) {
-        let rows = self.row_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let row_count = self.row_count.fetch_add(1, Ordering::Relaxed) + 1;
         let shape = self.shape.load(Ordering::Relaxed);
         let count = count_of(shape);
-        if rows <= count * ROWS_PER_SEGMENT_MAX {
+        if row_count <= count {
             return;
         }
         let level = count.ilog2();
-        let old_slot = self.slots.get_or_make(count - (1 << level));
-        let new_slot = self.slots.get_or_make(count);
-        let old = old_slot.load_full();
-        let moves = |tag: u32| tag >> level & 1 == 1;
-        let part = |is_moved: bool| {
-            let old = old.as_deref()?;
-            let mut part = Builder::new(old.rows.len());
-            let places = (0..old.rows.len()).filter(|&at| moves(old.tags[at]) == is_moved);
-            places.for_each(|at| part.copy(old, at));
-            part.finish()
-        };
-        new_slot.store(part(true));
-        self.shape.store(next_shape(shape, count + 1), Ordering::Release);
-        old_slot.store(part(false));
-    }
-
-    fn shrunk(&self) {
-        let rows = self.row_count.fetch_sub(1, Ordering::Relaxed) - 1;
-        let shape = self.shape.load(Ordering::Relaxed);
-        let count = count_of(shape);
-        if count == 1 || rows >= count * ROWS_PER_SEGMENT_MIN {
+        let old_bucket = self.buckets.get_or_make(count - (1 << level));
+        let old = old_bucket.load_full();
+        let (moved, kept) = parted(&old, |row| row.tag >> level & 1 == 1);
+        let new_bucket = self.buckets.get_or_make(count);
+        let next = next_shape(shape, count + 1);
+        if moved.is_none() {
+            self.shape.store(next, Ordering::Release);
             return;
         }
-        let last = count - 1;
-        let last_slot = self.slots.get_or_make(last);
-        let buddy_slot = self.slots.get_or_make(last - (1 << last.ilog2()));
-        let both = [buddy_slot.load_full(), last_slot.load_full()];
-        let mut joined = Builder::new(both.iter().flatten().map(|segment| segment.rows.len()).sum());
-        for segment in both.iter().flatten() {
-            (0..segment.rows.len()).for_each(|at| joined.copy(segment, at));
+        new_bucket.store(moved);
+        self.shape.store(next, Ordering::Release);
+        old_bucket.store(kept);
+    }
+
+    /// Merges buckets while there are twice as many as rows: that is two for each row that goes.
+    fn shrunk(&self) {
+        let row_count = self.row_count.fetch_sub(1, Ordering::Relaxed) - 1;
+        loop {
+            let shape = self.shape.load(Ordering::Relaxed);
+            let count = count_of(shape);
+            if count == 1 || row_count >= count / 2 {
+                return;
+            }
+            self.merge(shape, count - 1);
         }
-        buddy_slot.store(joined.finish());
-        self.shape.store(next_shape(shape, last), Ordering::Release);
-        last_slot.store(None);
+    }
+
+    /// Joins the last bucket to the one that it was split from.
+    fn merge(&self, shape: u64, last: usize) {
+        let next = next_shape(shape, last);
+        let last_bucket = self.buckets.get_or_make(last);
+        let Some(moved) = last_bucket.load_full() else {
+            self.shape.store(next, Ordering::Release);
+            return;
+        };
+        let buddy_bucket = self.buckets.get_or_make(last - (1 << last.ilog2()));
+        let joined = match buddy_bucket.load_full() {
+            None => Some(moved),
+            buddy => rows(&Some(moved)).fold(buddy, |next, row| Some(Arc::new(row.before(next)))),
+        };
+        buddy_bucket.store(joined);
+        self.shape.store(next, Ordering::Release);
+        last_bucket.store(None);
     }
 }
 
-impl<T> Segment<T> {
+impl<T: Item> Row<T> {
     #[inline]
-    fn find(&self, tag: u32, place: Place<'_>) -> Option<usize> {
-        (self.tags.iter().enumerate())
-            .filter(|&(_, other)| *other == tag)
-            .find(|&(at, _)| self.rows[at].exchange == place.exchange && self.key(at) == place.key)
-            .map(|(at, _)| at)
+    fn is_at(&self, tag: u32, place: Place<'_>) -> bool {
+        self.tag == tag
+            && self.exchange == place.exchange
+            && self.set.first().is_some_and(|first| T::has_key(&self.key, first, place.key))
     }
 
-    #[inline]
-    fn key(&self, at: usize) -> &[u8] {
-        let start = if at == 0 { 0 } else { self.rows[at - 1].key_end };
-        &self.keys[start as usize..self.rows[at].key_end as usize]
+    /// A copy in front of others.
+    fn before(&self, next: Link<T>) -> Self {
+        let Self { next: _, set, tag, exchange, key } = self;
+        Self { next, set: set.clone(), tag: *tag, exchange: *exchange, key: key.clone() }
     }
 }
 
-/// A segment in the making.
-struct Builder<T> {
-    tags: Tags,
-    rows: Vec<Row<T>>,
-    keys: Vec<u8>,
+#[inline]
+fn tag_of_first<T: Item>(link: &Link<T>) -> Option<u32> {
+    link.as_deref().map(|row| row.tag)
 }
 
-impl<T: Clone> Builder<T> {
-    fn new(row_count_max: usize) -> Self {
-        Self { tags: Tags::new(), rows: Vec::with_capacity(row_count_max), keys: Vec::new() }
-    }
+/// The rows from a link on.
+#[inline]
+fn rows<T: Item>(from: &Link<T>) -> impl Iterator<Item = &Row<T>> {
+    std::iter::successors(from.as_deref(), |row| row.next.as_deref())
+}
 
-    fn push(&mut self, tag: u32, exchange: u32, key: &[u8], set: Set<T>) {
-        self.tags.push(tag);
-        self.keys.extend_from_slice(key);
-        self.rows.push(Row { exchange, key_end: self.keys.len() as u32, set });
+/// The rows for which `is_it` holds, and the others; each shares with the list what it has of its end.
+fn parted<T: Item>(list: &Link<T>, is_it: impl Fn(&Row<T>) -> bool) -> (Link<T>, Link<T>) {
+    let links: SmallVec<[&Arc<Row<T>>; 8]> =
+        std::iter::successors(list.as_ref(), |row| row.next.as_ref()).collect();
+    let Some(last) = links.last() else { return (None, None) };
+    let last_is = is_it(last);
+    let end = links.iter().rposition(|row| is_it(row) != last_is).map_or(0, |at| at + 1);
+    let (mut those, mut others) = (None, None);
+    *(if last_is { &mut those } else { &mut others }) = Some(links[end].clone());
+    for row in &links[..end] {
+        let part = if is_it(row) { &mut those } else { &mut others };
+        *part = Some(Arc::new(row.before(part.take())));
     }
-
-    fn copy(&mut self, from: &Segment<T>, at: usize) {
-        let row = &from.rows[at];
-        self.push(from.tags[at], row.exchange, from.key(at), row.set.clone());
-    }
-
-    /// The segment; none if there are no rows.
-    fn finish(self) -> Option<Arc<Segment<T>>> {
-        let Self { tags, rows, keys } = self;
-        (!rows.is_empty()).then(|| Arc::new(Segment { tags, rows: rows.into(), keys: keys.into() }))
-    }
+    (those, others)
 }
 
 /// The bits of a hash that the table uses.
@@ -237,9 +276,9 @@ const fn next_shape(shape: u64, count: usize) -> u64 {
     ((shape >> 32) + 1) << 32 | count as u64
 }
 
-/// The segment of a tag: its low bits, one fewer where the segment they name was not split off yet.
+/// The bucket of a tag: its low bits, one fewer where the bucket they name was not split off yet.
 #[inline]
-const fn segment_of(tag: u32, shape: u64) -> usize {
+const fn bucket_of(tag: u32, shape: u64) -> usize {
     let count = count_of(shape);
     let level = count.ilog2();
     let at = tag as usize & ((2 << level) - 1);
@@ -253,6 +292,22 @@ mod tests {
 
     use super::*;
     use crate::hash::Seeds;
+
+    impl Item for u32 {
+        type Key = Vec<u8>;
+
+        fn key_of(key: &[u8]) -> Vec<u8> {
+            key.to_vec()
+        }
+
+        fn has_key(kept: &Vec<u8>, _: &Self, key: &[u8]) -> bool {
+            kept == key
+        }
+
+        fn heap_bytes(kept: &Vec<u8>) -> usize {
+            kept.capacity()
+        }
+    }
 
     fn place(seeds: Seeds, key: &[u8; 4]) -> Place<'_> {
         Place { hash: seeds.hash_pair(1, u32::from_le_bytes(*key)), exchange: 1, key }
@@ -292,11 +347,11 @@ mod tests {
             }
         }
         assert_eq!(table.row_count.load(Ordering::Relaxed), 0);
-        assert_eq!(count_of(table.shape.load(Ordering::Relaxed)), 1, "segments were not merged");
+        assert_eq!(count_of(table.shape.load(Ordering::Relaxed)), 1, "buckets were not merged");
     }
 
     #[test]
-    fn a_row_that_stays_is_found_while_segments_split_and_merge() {
+    fn a_row_that_stays_is_found_while_buckets_split_and_merge() {
         let (table, seeds) = (RowTable::new(), Seeds::new());
         let change = |number: u32, to: Set<u32>| {
             let key = number.to_le_bytes();

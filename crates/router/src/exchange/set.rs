@@ -2,23 +2,19 @@
 
 use std::sync::Arc;
 
-/// Items of a full leaf.
-const LEAF: usize = 64;
+/// Children of a full branch. Few, since a change of one copies the pointers to all, and counts a holder more for each.
+const BRANCH: usize = 8;
 
-/// Children of a full branch.
-const BRANCH: usize = 32;
-
-/// A list of items. Cloning is O(1); a changed copy shares all but one path with the original.
+/// A list of items. Cloning is O(1); a changed copy shares all but one or two paths with the original.
 ///
 /// ```text
-/// 1 item          in the node itself
-/// up to 64        one leaf
-/// more            branches of 32 over full leaves; only the last of each level may be less than full
+/// 1 item          in the set itself
+/// up to LEAF      one leaf
+/// more            branches of 8 over full leaves; only the last of each level may be less than full
 /// ```
 #[derive(Clone)]
 pub(super) struct Set<T> {
     root: Node<T>,
-    len: u32,
 }
 
 #[derive(Clone)]
@@ -26,108 +22,34 @@ enum Node<T> {
     None,
     One(T),
     Leaf(Arc<[T]>),
-    Branch(Arc<[Self]>),
+    Branch {
+        children: Arc<[Self]>,
+        /// Items below.
+        len: u32,
+    },
 }
 
 impl<T> Default for Set<T> {
     fn default() -> Self {
-        Self { root: Node::None, len: 0 }
+        Self { root: Node::None }
     }
 }
 
-impl<T: Clone> Set<T> {
-    pub(super) const fn len(&self) -> usize {
-        self.len as usize
+impl<T> Set<T> {
+    /// Items of a full leaf. Large items refer to something, which a copy of them has to visit.
+    const LEAF: usize = if size_of::<T>() > 16 { 16 } else { 64 };
+
+    pub(super) fn len(&self) -> usize {
+        self.root.len()
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Shows every item, a run at a time, in order.
-    #[inline]
-    pub(super) fn visit(&self, visit: &mut impl FnMut(&[T])) {
-        match &self.root {
-            Node::None => {}
-            Node::One(item) => visit(std::slice::from_ref(item)),
-            Node::Leaf(items) => visit(items),
-            Node::Branch(_) => visit_node(&self.root, visit),
-        }
-    }
-
-    /// The item at a place that exists. O(log n).
-    pub(super) fn get(&self, at: u32) -> &T {
-        let mut node = &self.root;
-        let mut at = at as usize;
-        let mut below = capacity_below(self.height());
-        loop {
-            match node {
-                Node::One(item) => return item,
-                Node::Leaf(items) => return &items[at],
-                Node::Branch(children) => {
-                    node = &children[at / below];
-                    at %= below;
-                    below /= BRANCH;
-                }
-                Node::None => unreachable!("a place that exists is in a leaf"),
-            }
-        }
-    }
-
-    /// A copy with one more item at the end. O(log n).
-    pub(super) fn with(&self, item: T) -> Self {
-        let root = match &self.root {
-            Node::None => Node::One(item),
-            root if self.len() == LEAF * BRANCH.pow(self.height()) => {
-                let path = path_to(item, self.height());
-                Node::Branch([root.clone(), path].into_iter().collect())
-            }
-            root => pushed(root, item, self.len(), capacity_below(self.height())),
-        };
-        Self { root, len: self.len + 1 }
-    }
-
-    /// A copy with another item at a place that exists. O(log n).
-    pub(super) fn with_replaced(&self, at: u32, item: T) -> Self {
-        let root = replaced(&self.root, at as usize, item, capacity_below(self.height()));
-        Self { root, len: self.len }
-    }
-
-    /// A copy without the item at a place that exists; the last item takes the place and is returned, unless it was
-    /// the one to go. O(log n).
-    pub(super) fn without(&self, at: u32) -> (Self, Option<T>) {
-        let last = self.len - 1;
-        let shorter = self.without_last();
-        if at == last {
-            return (shorter, None);
-        }
-        let moved = self.get(last).clone();
-        (shorter.with_replaced(at, moved.clone()), Some(moved))
-    }
-
-    /// Bytes on the heap, those shared with other copies included. O(n / 64).
-    pub(super) fn memory_bytes(&self) -> usize {
-        node_bytes(&self.root)
-    }
-
-    fn without_last(&self) -> Self {
-        let len = self.len - 1;
-        let mut root = match &self.root {
-            _ if len == 0 => Node::None,
-            root => popped(root, self.len(), capacity_below(self.height())),
-        };
-        // A branch with one child is that child.
-        if let Node::Branch(children) = &root
-            && let [child] = &**children
-        {
-            root = child.clone();
-        }
-        Self { root, len }
+        matches!(self.root, Node::None)
     }
 
     /// Levels of branches.
-    const fn height(&self) -> u32 {
-        let leaves = self.len().div_ceil(LEAF);
+    fn height(&self) -> u32 {
+        let leaves = self.len().div_ceil(Self::LEAF);
         let mut height = 0;
         let mut capacity = 1;
         while capacity < leaves {
@@ -136,11 +58,186 @@ impl<T: Clone> Set<T> {
         }
         height
     }
+
+    /// Items that a child of a node of this height holds when it is full.
+    const fn capacity_below(height: u32) -> usize {
+        if height == 0 { 1 } else { Self::LEAF * BRANCH.pow(height - 1) }
+    }
+
+    /// The capacity below a child, of the capacity below its parent.
+    const fn child_of(below: usize) -> usize {
+        if below == Self::LEAF { 1 } else { below / BRANCH }
+    }
 }
 
-/// Items that a child of a node of this height holds when it is full.
-const fn capacity_below(height: u32) -> usize {
-    if height == 0 { 1 } else { LEAF * BRANCH.pow(height - 1) }
+impl<T: Clone> Set<T> {
+    /// Shows every item, a run at a time, in order.
+    #[inline]
+    pub(super) fn visit(&self, visit: &mut impl FnMut(&[T])) {
+        match &self.root {
+            Node::None => {}
+            Node::One(item) => visit(std::slice::from_ref(item)),
+            Node::Leaf(items) => visit(items),
+            Node::Branch { .. } => visit_node(&self.root, visit),
+        }
+    }
+
+    /// The first item, if there is one. O(log n).
+    #[inline]
+    pub(super) fn first(&self) -> Option<&T> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::None => return None,
+                Node::One(item) => return Some(item),
+                Node::Leaf(items) => return items.first(),
+                Node::Branch { children, .. } => node = children.first()?,
+            }
+        }
+    }
+
+    /// The item at a place that exists. O(log n).
+    pub(super) fn get(&self, at: u32) -> &T {
+        let mut node = &self.root;
+        let mut at = at as usize;
+        let mut below = Self::capacity_below(self.height());
+        loop {
+            match node {
+                Node::One(item) => return item,
+                Node::Leaf(items) => return &items[at],
+                Node::Branch { children, .. } => {
+                    node = &children[at / below];
+                    at %= below;
+                    below = Self::child_of(below);
+                }
+                Node::None => unreachable!("a place that exists is in a leaf"),
+            }
+        }
+    }
+
+    /// A copy with one more item at the end. O(log n).
+    pub(super) fn with(&self, item: T) -> Self {
+        let height = self.height();
+        let is_full = !self.is_empty() && self.len() == Self::LEAF * BRANCH.pow(height);
+        let root = match &self.root {
+            Node::None => Node::One(item),
+            root if is_full => branch([root.clone(), path_to(item, height)].into_iter().collect()),
+            root => Self::pushed(root, item, Self::capacity_below(height)),
+        };
+        Self { root }
+    }
+
+    /// A copy with another item at a place that exists. O(log n).
+    pub(super) fn with_replaced(&self, at: u32, item: T) -> Self {
+        Self { root: Self::replaced(&self.root, at as usize, item, Self::capacity_below(self.height())) }
+    }
+
+    /// A copy without the item at a place that exists; the last item takes the place and is returned, unless it was
+    /// the one to go. O(log n).
+    pub(super) fn without(&self, at: u32) -> (Self, Option<T>) {
+        let last = self.len() as u32 - 1;
+        let moved = (at != last).then(|| self.get(last).clone());
+        let put = moved.clone().map(|item| (at as usize, item));
+        let root = Self::shortened(&self.root, put, Self::capacity_below(self.height()));
+        // A branch with one child is that child, and a leaf of one item that item.
+        let root = match root {
+            Node::Branch { children, .. } if children.len() == 1 => children[0].clone(),
+            Node::Leaf(items) if items.len() == 1 => Node::One(items[0].clone()),
+            root => root,
+        };
+        (Self { root }, moved)
+    }
+
+    /// Bytes on the heap, those shared with other copies included. O(n / 64).
+    pub(super) fn memory_bytes(&self) -> usize {
+        node_bytes(&self.root)
+    }
+
+    /// The node, which is not full, with an item more.
+    fn pushed(node: &Node<T>, item: T, below: usize) -> Node<T> {
+        match node {
+            Node::None => Node::Leaf([item].into()),
+            Node::One(first) => Node::Leaf([first.clone(), item].into()),
+            Node::Leaf(items) => Node::Leaf(items.iter().cloned().chain([item]).collect()),
+            Node::Branch { children, .. } => {
+                let (last, kept) = children.split_last().expect("a branch has children");
+                if last.len() == below {
+                    let path = path_to(item, (below / Self::LEAF).ilog(BRANCH));
+                    return branch(children.iter().cloned().chain([path]).collect());
+                }
+                let last = Self::pushed(last, item, Self::child_of(below));
+                branch(kept.iter().cloned().chain([last]).collect())
+            }
+        }
+    }
+
+    fn replaced(node: &Node<T>, at: usize, item: T, below: usize) -> Node<T> {
+        match node {
+            Node::None => Node::None,
+            Node::One(_) => Node::One(item),
+            Node::Leaf(items) => Node::Leaf(replaced_in(items, at, item)),
+            Node::Branch { children, len } => {
+                let (place, at) = (at / below, at % below);
+                let child = Self::replaced(&children[place], at, item, Self::child_of(below));
+                Node::Branch { children: replaced_in(children, place, child), len: *len }
+            }
+        }
+    }
+
+    /// The node without its last item, and with another one at an earlier place.
+    fn shortened(node: &Node<T>, put: Option<(usize, T)>, below: usize) -> Node<T> {
+        match node {
+            Node::None | Node::One(_) => Node::None,
+            Node::Leaf(items) => match (&items[..items.len() - 1], put) {
+                ([], _) => Node::None,
+                (kept, None) => Node::Leaf(kept.into()),
+                (kept, Some((at, item))) => Node::Leaf(replaced_in(kept, at, item)),
+            },
+            Node::Branch { children, .. } => {
+                let (last, kept) = children.split_last().expect("a branch has children");
+                let (mut put_in_kept, mut put_in_last) = (None, None);
+                match put {
+                    Some((at, item)) if at / below < kept.len() => {
+                        let (place, at) = (at / below, at % below);
+                        let child = Self::replaced(&kept[place], at, item, Self::child_of(below));
+                        put_in_kept = Some((place, child));
+                    }
+                    put => put_in_last = put.map(|(at, item)| (at % below, item)),
+                }
+                let last = match Self::shortened(last, put_in_last, Self::child_of(below)) {
+                    Node::None => None,
+                    last => Some(last),
+                };
+                if kept.is_empty() && last.is_none() {
+                    return Node::None;
+                }
+                branch(match put_in_kept {
+                    None => kept.iter().cloned().chain(last).collect(),
+                    Some((place, child)) => {
+                        let before = kept[..place].iter().cloned();
+                        let behind = kept[place + 1..].iter().cloned();
+                        before.chain([child]).chain(behind).chain(last).collect()
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl<T> Node<T> {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Leaf(items) => items.len(),
+            Self::Branch { len, .. } => *len as usize,
+        }
+    }
+}
+
+fn branch<T>(children: Arc<[Node<T>]>) -> Node<T> {
+    let len = children.iter().map(Node::len).sum::<usize>() as u32;
+    Node::Branch { children, len }
 }
 
 fn visit_node<T>(node: &Node<T>, visit: &mut impl FnMut(&[T])) {
@@ -148,77 +245,17 @@ fn visit_node<T>(node: &Node<T>, visit: &mut impl FnMut(&[T])) {
         Node::None => {}
         Node::One(item) => visit(std::slice::from_ref(item)),
         Node::Leaf(items) => visit(items),
-        Node::Branch(children) => children.iter().for_each(|child| visit_node(child, visit)),
+        Node::Branch { children, .. } => children.iter().for_each(|child| visit_node(child, visit)),
     }
 }
 
-fn path_to<T: Clone>(item: T, height: u32) -> Node<T> {
-    let leaf = Node::Leaf(std::iter::once(item).collect());
-    (0..height).fold(leaf, |node, _| Node::Branch(std::iter::once(node).collect()))
+fn path_to<T>(item: T, height: u32) -> Node<T> {
+    (0..height).fold(Node::Leaf([item].into()), |node, _| branch([node].into()))
 }
 
-/// The node with an item more. `len` is the count of items in it, less than it can hold.
-fn pushed<T: Clone>(node: &Node<T>, item: T, len: usize, below: usize) -> Node<T> {
-    match node {
-        Node::None => Node::Leaf(std::iter::once(item).collect()),
-        Node::One(first) => Node::Leaf([first.clone(), item].into_iter().collect()),
-        Node::Leaf(items) => Node::Leaf(items.iter().cloned().chain([item]).collect()),
-        Node::Branch(children) => {
-            let in_last = len - (children.len() - 1) * below;
-            if in_last == below {
-                let height = (below / LEAF).ilog(BRANCH);
-                return Node::Branch(children.iter().cloned().chain([path_to(item, height)]).collect());
-            }
-            let last = pushed(&children[children.len() - 1], item, in_last, child_of(below));
-            let kept = &children[..children.len() - 1];
-            Node::Branch(kept.iter().cloned().chain([last]).collect())
-        }
-    }
-}
-
-/// The node without its last item. `len` is the count of items in it, at least two.
-fn popped<T: Clone>(node: &Node<T>, len: usize, below: usize) -> Node<T> {
-    match node {
-        Node::None | Node::One(_) => Node::None,
-        Node::Leaf(items) if len == 2 => Node::One(items[0].clone()),
-        Node::Leaf(items) => Node::Leaf(items[..items.len() - 1].iter().cloned().collect()),
-        Node::Branch(children) => {
-            let (last, kept) = children.split_last().expect("a branch has children");
-            let in_last = len - kept.len() * below;
-            if in_last == 1 {
-                return Node::Branch(kept.iter().cloned().collect());
-            }
-            let last = match popped(last, in_last, child_of(below)) {
-                // Leaves below a branch stay leaves.
-                Node::One(item) => Node::Leaf(std::iter::once(item).collect()),
-                last => last,
-            };
-            Node::Branch(kept.iter().cloned().chain([last]).collect())
-        }
-    }
-}
-
-fn replaced<T: Clone>(node: &Node<T>, at: usize, item: T, below: usize) -> Node<T> {
-    let but = |place: usize, len: usize| (0..len).map(move |index| (index, index == place));
-    match node {
-        Node::None => Node::None,
-        Node::One(_) => Node::One(item),
-        Node::Leaf(items) => {
-            let pick =
-                |(index, is_it): (usize, bool)| if is_it { item.clone() } else { items[index].clone() };
-            Node::Leaf(but(at, items.len()).map(pick).collect())
-        }
-        Node::Branch(children) => {
-            let child = replaced(&children[at / below], at % below, item, child_of(below));
-            let pick = |(index, is_it): (usize, bool)| if is_it { &child } else { &children[index] };
-            Node::Branch(but(at / below, children.len()).map(pick).cloned().collect())
-        }
-    }
-}
-
-/// The capacity below a child, of the capacity below its parent.
-const fn child_of(below: usize) -> usize {
-    if below == LEAF { 1 } else { below / BRANCH }
+/// A copy of a slice with another item at a place.
+fn replaced_in<U: Clone>(slice: &[U], at: usize, item: U) -> Arc<[U]> {
+    slice[..at].iter().cloned().chain([item]).chain(slice[at + 1..].iter().cloned()).collect()
 }
 
 fn node_bytes<T>(node: &Node<T>) -> usize {
@@ -227,7 +264,7 @@ fn node_bytes<T>(node: &Node<T>) -> usize {
     match node {
         Node::None | Node::One(_) => 0,
         Node::Leaf(items) => counts + size_of_val(&**items),
-        Node::Branch(children) => {
+        Node::Branch { children, .. } => {
             counts + size_of_val(&**children) + children.iter().map(node_bytes).sum::<usize>()
         }
     }
