@@ -9,8 +9,11 @@
 //! - a member's share of the slots is its share of the weight, give or take one over the square root of its slots;
 //! - who joins takes slots from the others in proportion and moves nothing between them; who leaves gives up its own;
 //! - a look-up is one hash and two loads, whatever the members and weights;
-//! - who joins costs a comparison per slot; who leaves, one for each of its slots and each other member, which is about
-//!   as much if the weights are even, and up to so many times as much as there are members if it had all the weight.
+//! - who joins costs a comparison per slot; who leaves, a draw of each other member for each of its slots, but at most
+//!   [`DRAWS_MAX`] in all. If it had much more than its even share, some of its slots stay *open*: the first message to
+//!   one of them makes the draws, about 2 ns each, and notes the owner for those that follow.
+
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::routing::Dest;
 
@@ -19,6 +22,12 @@ use super::routing::Dest;
 pub const RING_SLOTS: usize = 1 << RING_BITS;
 
 const RING_BITS: u32 = 14;
+
+/// Draws that a change makes to find owners of slots: some 200 microseconds.
+const DRAWS_MAX: usize = 1 << 16;
+
+/// A slot whose owner is still to be found. No member has this place.
+const OPEN: u16 = u16::MAX;
 
 /// How an exchange picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +65,15 @@ pub(super) struct Member {
 }
 
 /// The bindings of an exchange that picks. Immutable: a change replaces it, in time proportional to the members.
-#[derive(Clone)]
 pub(super) struct Pool {
     pick: Pick,
     /// All bindings, the oldest first.
     members: Box<[Member]>,
     /// Places in `members` that can be picked. For a modulus they are in the order of their seeds.
     candidates: Box<[u16]>,
-    /// The owner of each slot, as a place in `members`. Only for consistent hashes with two candidates or more.
-    slots: Box<[u16]>,
+    /// The owner of each slot, as a place in `members`, or [`OPEN`]. Only for consistent hashes with two candidates or
+    /// more. Whoever finds an owner notes it: that is the same for everybody, since all else here never changes.
+    slots: Box<[AtomicU16]>,
 }
 
 impl Pool {
@@ -90,7 +99,7 @@ impl Pool {
         let count = self.candidates.len();
         let place = match self.pick {
             _ if count < 2 => *self.candidates.first()?,
-            Pick::Consistent => self.slots[(hash >> (u64::BITS - RING_BITS)) as usize],
+            Pick::Consistent => self.owner_of((hash >> (u64::BITS - RING_BITS)) as usize),
             Pick::Modulus => self.candidates[(hash % count as u64) as usize],
             Pick::Random | Pick::LocalRandom => {
                 // The upper half of the product: as even as the number is random, without a division.
@@ -100,16 +109,35 @@ impl Pool {
         Some(self.members[usize::from(place)].dest)
     }
 
+    /// The owner of a slot, which is found first if it is open.
+    #[inline]
+    fn owner_of(&self, slot: usize) -> u16 {
+        match self.slots[slot].load(Ordering::Relaxed) {
+            OPEN => {
+                let is_even = is_even(&self.members, &self.candidates);
+                let owner = winner(&self.members, &self.candidates, slot as u64, is_even);
+                self.slots[slot].store(owner, Ordering::Relaxed);
+                owner
+            }
+            owner => owner,
+        }
+    }
+
+    /// The owners of the slots, to be changed.
+    fn owners(&self) -> Vec<u16> {
+        self.slots.iter().map(|slot| slot.load(Ordering::Relaxed)).collect()
+    }
+
     /// A copy with one more binding.
     pub(super) fn with(&self, member: Member) -> Self {
         let members: Box<[Member]> = self.members.iter().copied().chain([member]).collect();
         let place = members.len() - 1;
         let candidates = candidates_of(self.pick, &members);
-        let mut slots = self.slots.clone();
+        let mut owners = self.owners();
         if self.pick == Pick::Consistent && candidates.len() > self.candidates.len() {
-            join(&mut slots, &members, &candidates, place);
+            join(&mut owners, &members, &candidates, place);
         }
-        Self { pick: self.pick, members, candidates, slots }
+        Self { pick: self.pick, members, candidates, slots: slots_of(owners) }
     }
 
     /// A copy without the member of this binding.
@@ -118,20 +146,20 @@ impl Pool {
         let gone = self.members.iter().position(is_it).expect("a binding of the exchange is its member");
         let members: Box<[Member]> = self.members.iter().copied().filter(|member| !is_it(member)).collect();
         let candidates = candidates_of(self.pick, &members);
-        let mut slots = self.slots.clone();
+        let mut owners = self.owners();
         if self.pick == Pick::Consistent {
-            leave(&mut slots, &members, &candidates, gone);
+            leave(&mut owners, &members, &candidates, gone);
             // The next binding of the same destination, if there is one, is a candidate from now on.
             let to = self.members[gone].dest.to;
             let heir = candidates.iter().find(|&&place| members[usize::from(place)].dest.to == to);
             if let Some(&heir) = heir.filter(|_| self.candidates.contains(&(gone as u16))) {
-                join(&mut slots, &members, &candidates, usize::from(heir));
+                join(&mut owners, &members, &candidates, usize::from(heir));
             }
         }
         if candidates.len() < 2 {
-            slots = Box::default();
+            owners = Vec::new();
         }
-        Self { pick: self.pick, members, candidates, slots }
+        Self { pick: self.pick, members, candidates, slots: slots_of(owners) }
     }
 
     /// How a binding draws.
@@ -143,8 +171,8 @@ impl Pool {
 
     /// A copy in which the binding's member is this one. One with another seed becomes the youngest.
     pub(super) fn with_changed(&self, to: Member) -> Self {
-        let mut changed = self.clone();
-        for member in &mut changed.members {
+        let mut members = self.members.clone();
+        for member in &mut members {
             if member.dest.binding == to.dest.binding {
                 if member.seed != to.seed {
                     return self.without(to.dest.binding).with(to);
@@ -152,8 +180,8 @@ impl Pool {
                 *member = to;
             }
         }
-        changed.candidates = candidates_of(self.pick, &changed.members);
-        changed
+        let candidates = candidates_of(self.pick, &members);
+        Self { pick: self.pick, members, candidates, slots: slots_of(self.owners()) }
     }
 
     /// Bytes on the heap.
@@ -179,33 +207,55 @@ fn candidates_of(pick: Pick, members: &[Member]) -> Box<[u16]> {
     }
 }
 
+fn slots_of(owners: Vec<u16>) -> Box<[AtomicU16]> {
+    owners.into_iter().map(AtomicU16::new).collect()
+}
+
 /// Gives a new candidate the slots that it wins.
-fn join(slots: &mut Box<[u16]>, members: &[Member], candidates: &[u16], place: usize) {
+fn join(owners: &mut Vec<u16>, members: &[Member], candidates: &[u16], place: usize) {
     let [.., _, _] = candidates else { return };
-    if slots.is_empty() {
+    if owners.is_empty() {
         let other = candidates.iter().copied().find(|&other| usize::from(other) != place);
-        *slots = vec![other.expect("there are two"); RING_SLOTS].into();
+        *owners = vec![other.expect("there are two"); RING_SLOTS];
     }
-    for (slot, owner) in slots.iter_mut().enumerate() {
+    for (slot, owner) in owners.iter_mut().enumerate().filter(|(_, owner)| **owner != OPEN) {
         if beats(&members[place], &members[usize::from(*owner)], slot as u64) {
             *owner = place as u16;
         }
     }
 }
 
-/// Gives the slots of a member that left to whom they belong now, and closes the gap in the places.
-fn leave(slots: &mut [u16], members: &[Member], candidates: &[u16], gone: usize) {
-    let Some(&first) = candidates.first() else { return };
-    let weight = members[usize::from(first)].weight;
-    let is_even = candidates.iter().all(|&place| members[usize::from(place)].weight == weight);
-    for (slot, owner) in slots.iter_mut().enumerate() {
+/// Gives the slots of a member that left to whom they belong now, or opens them, and closes the gap in the places.
+fn leave(owners: &mut [u16], members: &[Member], candidates: &[u16], gone: usize) {
+    if candidates.is_empty() {
+        return;
+    }
+    let is_even = is_even(members, candidates);
+    let mut found_max = DRAWS_MAX / candidates.len();
+    for (slot, owner) in owners.iter_mut().enumerate() {
         match usize::from(*owner) {
+            _ if *owner == OPEN => {}
             place if place > gone => *owner -= 1,
             place if place < gone => {}
-            _ if is_even => *owner = longest_draw(members, candidates, slot as u64),
-            _ => *owner = shortest_wait(members, candidates, slot as u64),
+            _ if found_max > 0 => {
+                found_max -= 1;
+                *owner = winner(members, candidates, slot as u64, is_even);
+            }
+            _ => *owner = OPEN,
         }
     }
+}
+
+/// Whether all candidates, of which there are some, have one weight.
+fn is_even(members: &[Member], candidates: &[u16]) -> bool {
+    let weight = |place: u16| members[usize::from(place)].weight;
+    candidates.iter().all(|&place| weight(place) == weight(candidates[0]))
+}
+
+/// The owner of a slot.
+fn winner(members: &[Member], candidates: &[u16], slot: u64, is_even: bool) -> u16 {
+    let pick = if is_even { longest_draw } else { shortest_wait };
+    pick(members, candidates, slot)
 }
 
 /// The owner of a slot among candidates of one weight.
@@ -239,11 +289,18 @@ fn shortest_wait(members: &[Member], candidates: &[u16], slot: u64) -> u16 {
 }
 
 /// Whether one member's claim to a slot is better than another's.
+///
+/// Logarithms are taken only if they may decide: `-ln(x)` is between `1 - x` and `1 / x - 1`.
 fn beats(one: &Member, other: &Member, slot: u64) -> bool {
     let salt = salt_of(slot);
     let (one_draw, other_draw) = (draw_of(one, salt), draw_of(other, salt));
     if one.weight == other.weight {
         return (one_draw, one.dest.to) > (other_draw, other.dest.to);
+    }
+    let (one_share, other_share) = (share_of(one_draw), share_of(other_draw));
+    let least_of_one = (1.0 - one_share) * 0.999_999 * f64::from(other.weight);
+    if least_of_one * other_share > (1.0 - other_share) * f64::from(one.weight) {
+        return false;
     }
     wait_of(one_draw, one.weight) < wait_of(other_draw, other.weight)
 }
@@ -367,8 +424,27 @@ mod tests {
         for weights in [[1, 1, 1, 1, 1, 1, 1_000_000], [3, 1, 4, 1, 5, 9, 1_000_000], [7, 7, 7, 1, 7, 7, 7]] {
             let (rest, last) = (&weights[..6], weights.len() as u32 - 1);
             let left = pool(Pick::Consistent, &weights).without(last);
-            assert_eq!(left.slots, pool(Pick::Consistent, rest).slots, "{weights:?}");
+            let owners = |pool: &Pool| (0..RING_SLOTS).map(|slot| pool.owner_of(slot)).collect::<Vec<_>>();
+            assert_eq!(owners(&left), owners(&pool(Pick::Consistent, rest)), "{weights:?}");
         }
+    }
+
+    #[test]
+    fn slots_that_were_left_open_belong_to_whom_they_would_without_the_member_that_left() {
+        let count = 200;
+        let weights: Vec<u32> = (0..count).map(|number| 1 + number % 5).collect();
+        let rest = pool(Pick::Consistent, &weights);
+        let heavy = || rest.with(member(count, 1_000_000));
+        let open_count = |pool: &Pool| pool.owners().iter().filter(|owner| **owner == OPEN).count();
+        let left = heavy().without(count);
+        assert!(open_count(&left) > RING_SLOTS / 2, "all were found at once");
+        let owners = |pool: &Pool| (0..RING_SLOTS).map(|slot| pool.owner_of(slot)).collect::<Vec<_>>();
+        assert_eq!(owners(&left), owners(&rest));
+        assert_eq!(open_count(&left), 0, "an owner was not noted");
+        // Whoever comes and goes while slots are open.
+        let changed = heavy().without(count).with(member(count, 3)).without(7);
+        assert!(open_count(&changed) > RING_SLOTS / 2);
+        assert_eq!(picks(&changed), picks(&rest.with(member(count, 3)).without(7)));
     }
 
     #[test]
