@@ -24,6 +24,7 @@ fn main() -> io::Result<()> {
     for (target, name, text) in TEXTS {
         write(&corpus.join(target), name, text.as_bytes())?;
     }
+    write(&corpus.join("exchanges"), "kinds", &EXCHANGES.concat())?;
     for (name, bytes) in frames() {
         write(&corpus.join("websocket_frames"), name, &bytes)?;
     }
@@ -34,6 +35,32 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join(name), bytes)
 }
+
+/// Choices that make an exchange of each of five kinds, bind them, and take some of it back.
+const EXCHANGES: [&[u8]; 17] = [
+    // Three messages.
+    &[3, 0, 2, 0, 2, 1, 0, 2],
+    &[1, 4, 5, 0, 0],
+    &[4, 0, 1, 0, 5, 3],
+    // Direct, fanout, topic, headers, a consistent hash.
+    &[0, 0, 0, 1, 0, 2, 0, 3, 0, 7],
+    // Bindings: a key, a pattern, exchange to exchange, all of two conditions, any of one, two weights.
+    &[9, 0, 0, 1, 2, 0, 1, 0, 0],
+    &[9, 2, 0, 2, 16, 0, 0, 0, 0],
+    &[9, 1, 1, 0, 0, 0, 2, 0, 0],
+    &[9, 1, 4, 0, 0, 0, 2, 0, 0],
+    &[9, 3, 0, 3, 0, 2, 0, 2, 1, 0, 1, 0, 1],
+    &[9, 3, 0, 4, 0, 1, 0, 2, 2, 0, 2],
+    &[9, 4, 0, 1, 7, 0, 0, 0, 0],
+    &[9, 4, 0, 2, 8, 0, 0, 0, 0],
+    // An alternate; a binding made again with other options.
+    &[3, 0, 5],
+    &[9, 0, 0, 1, 2, 0, 2, 0, 0],
+    // A binding, a target and an exchange go.
+    &[6, 3],
+    &[4, 1],
+    &[2, 1],
+];
 
 const TEXTS: [(&str, &str, &str); 21] = [
     ("topic_grammar", "wildcards", "sport/+/player1/#\nsport/tennis/player1/ranking"),

@@ -2,6 +2,7 @@
 
 pub mod algebra;
 pub mod codec;
+pub mod exchanges;
 pub mod feed;
 pub mod index;
 pub mod kinds;

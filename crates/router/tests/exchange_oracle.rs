@@ -1,95 +1,15 @@
 //! Exchanges of every kind in one graph against a model that tries every binding, over random sequences of operations.
 
+#[path = "exchange_oracle/driver.rs"]
+mod driver;
 #[path = "exchange_oracle/model.rs"]
 mod model;
 
-use meridian_router::exchange::{
-    Attributes, Binding, Destination, ExchangeId, ExchangeKind, Field, HashOn, HeaderValue, Message,
-    Property, Scratch,
-};
-use meridian_router::{Exchanges, Matches, TargetId};
-use model::{Model, Outcome};
+use driver::{Between, KEYS, MATCHES, NAMES, Operation, Pair, Properties, ROUTING_KEYS, Sent, VALUES};
+use meridian_router::exchange::{ExchangeKind, Field, HashOn, HeaderValue, Property};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-/// Binding keys: literal words, wildcards in every place, empty words, weights, and what is neither.
-const KEYS: [&[u8]; 20] = [
-    b"", b"a", b"a.b", b"a.b.c", b"b", b"a..b", b".", b"1", b"7", b"0", b"#", b"*", b"#.#", b"*.#", b"#.*",
-    b"a.*", b"a.#", b"#.b.#", b"*.b", b"a.b.#",
-];
-
-/// Routing keys.
-const ROUTING_KEYS: [&[u8]; 9] = [b"", b"a", b"b", b"a.b", b"a.b.c", b"a..b", b".", b"c.b.a", b"1"];
-
-const NAMES: [&[u8]; 3] = [b"a", b"b", b"x-c"];
-
-const VALUES: [HeaderValue<'static>; 8] = [
-    HeaderValue::Void,
-    HeaderValue::Bool(true),
-    HeaderValue::Integer(1),
-    HeaderValue::Float(1.0),
-    HeaderValue::Timestamp(1),
-    HeaderValue::Bytes(b"1"),
-    HeaderValue::Bytes(b""),
-    HeaderValue::Array(b"t\x01"),
-];
-
-const MATCHES: [&str; 5] = ["all", "any", "all-with-x", "any-with-x", "some"];
-
-/// Headers and a property of a message.
-#[derive(Clone, Debug)]
-struct Properties {
-    headers: Vec<Field<'static>>,
-    message_id: HeaderValue<'static>,
-}
-
-impl Attributes for Properties {
-    fn visit_headers<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], HeaderValue<'a>)) {
-        self.headers.iter().for_each(|&(name, value)| visit(name, value));
-    }
-
-    fn property(&self, property: Property) -> HeaderValue<'_> {
-        if property == Property::MessageId { self.message_id } else { HeaderValue::Void }
-    }
-}
-
-/// A message that owns what it is made of.
-#[derive(Clone, Debug)]
-struct Sent {
-    key: &'static [u8],
-    more_keys: Vec<&'static [u8]>,
-    properties: Properties,
-}
-
-impl Sent {
-    fn message(&self) -> Message<'_> {
-        Message { key: self.key, more_keys: &self.more_keys, attributes: &self.properties }
-    }
-}
-
-/// A binding between places in the list of exchanges.
-#[derive(Clone, Debug)]
-struct Between {
-    source: usize,
-    to_exchange: Option<usize>,
-    target: u32,
-    key: &'static [u8],
-    arguments: Vec<Field<'static>>,
-    options: u32,
-    is_local: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Declare(ExchangeKind),
-    Remove(usize),
-    SetAlternate(usize, Option<usize>),
-    Bind(Between),
-    Unbind(Between),
-    UnbindOld(usize),
-    RemoveTarget(u32),
-}
 
 fn kind() -> impl Strategy<Value = ExchangeKind> {
     use ExchangeKind::*;
@@ -167,139 +87,6 @@ fn sent() -> impl Strategy<Value = Sent> {
     )
 }
 
-/// The exchanges, the model, and what routing needs.
-struct Pair {
-    exchanges: Exchanges,
-    model: Model,
-    scratch: Scratch,
-    matches: Matches,
-}
-
-impl Pair {
-    fn new() -> Self {
-        Self {
-            exchanges: Exchanges::new(),
-            model: Model::default(),
-            scratch: Scratch::with_seed(7),
-            matches: Matches::new(),
-        }
-    }
-
-    /// The binding that a random one stands for; none without exchanges.
-    fn binding<'a>(&self, between: &'a Between) -> Option<Binding<'a>> {
-        let destination = match between.to_exchange {
-            Some(at) => Destination::Exchange(self.model.nth(at)?),
-            None => Destination::Target(TargetId(between.target)),
-        };
-        let mut binding = Binding::new(self.model.nth(between.source)?, destination, between.key)
-            .with_arguments(&between.arguments)
-            .with_options(between.options);
-        binding.is_local = between.is_local;
-        Some(binding)
-    }
-
-    /// Does one operation to both and compares what they return.
-    fn apply(&mut self, operation: &Operation) {
-        match operation {
-            Operation::Declare(kind) if self.model.exchange_count() < 7 => {
-                let id = self.exchanges.declare(kind.clone()).expect("far from the limit");
-                self.model.declare(id, kind.clone());
-            }
-            Operation::Declare(_) => {}
-            Operation::Remove(at) => {
-                if let Some(id) = self.model.nth(*at) {
-                    let mut removed = self.exchanges.remove(id).expect("the model has it");
-                    removed.emptied.sort_unstable();
-                    assert_eq!(removed, self.model.remove(id));
-                    assert_eq!(self.exchanges.remove(id), None);
-                }
-            }
-            Operation::SetAlternate(at, alternate) => {
-                if let Some(id) = self.model.nth(*at) {
-                    let alternate = alternate.and_then(|at| self.model.nth(at));
-                    self.exchanges.set_alternate(id, alternate).expect("both are there");
-                    self.model.set_alternate(id, alternate);
-                }
-            }
-            Operation::Bind(between) => {
-                if let Some(binding) = self.binding(between) {
-                    let previous = self.exchanges.bind(&binding).map(|bound| bound.previous);
-                    assert_eq!(previous.ok(), self.model.bind(&binding), "{binding:?}");
-                }
-            }
-            Operation::Unbind(between) => {
-                if let Some(binding) = self.binding(between) {
-                    assert_eq!(self.exchanges.unbind(&binding), self.model.unbind(&binding));
-                }
-            }
-            Operation::UnbindOld(at) => {
-                if let Some((mut old, mut arguments)) = self.model.nth_binding(*at) {
-                    // Their order is no part of the identity.
-                    arguments.reverse();
-                    old.arguments = &arguments;
-                    let unbound = self.exchanges.unbind(&old);
-                    assert!(unbound.is_some());
-                    assert_eq!(unbound, self.model.unbind(&old));
-                    assert_eq!(self.exchanges.unbind(&old), None);
-                }
-            }
-            Operation::RemoveTarget(target) => {
-                let mut removed = self.exchanges.remove_target(TargetId(*target));
-                removed.emptied.sort_unstable();
-                assert_eq!(removed, self.model.remove_target(*target));
-            }
-        }
-        assert_eq!(self.exchanges.exchange_count(), self.model.exchange_count());
-        assert_eq!(self.exchanges.binding_count(), self.model.binding_count());
-    }
-
-    /// What a message reaches, and whether that may be kept.
-    fn route(&mut self, from: ExchangeId, sent: &Sent) -> (Outcome, bool) {
-        self.matches.clear();
-        let routed = self.exchanges.route(from, &sent.message(), &mut self.scratch, &mut self.matches);
-        let mut outcome = Outcome::new();
-        for (target, options) in self.matches.group().iter() {
-            assert!(!options.is_empty() && options.is_sorted_by(|one, other| one < other));
-            outcome.extend(options.iter().map(|&options| (target.0, options)));
-        }
-        (outcome, routed.expect("the exchange is there").is_cacheable)
-    }
-
-    /// Routes every message from every exchange and compares.
-    fn check(&mut self, messages: &[Sent]) {
-        for from in self.model.ids() {
-            let mut kept: Vec<(&[u8], Outcome)> = Vec::new();
-            for sent in messages {
-                let (outcome, is_cacheable) = self.route(from, sent);
-                let possible = self.model.outcomes(from, sent);
-                assert!(possible.contains(&outcome), "{outcome:?} is none of {possible:?} for {sent:?}");
-                if is_cacheable {
-                    assert!(sent.more_keys.is_empty());
-                    assert_eq!(self.route(from, sent).0, outcome);
-                    let same_key = kept.iter().find(|(key, _)| *key == sent.key);
-                    assert!(same_key.is_none_or(|(_, other)| *other == outcome), "not a matter of the key");
-                    kept.push((sent.key, outcome));
-                }
-            }
-        }
-    }
-
-    /// Every cacheable result with the generation that guards it.
-    fn cached(&mut self, messages: &[Sent]) -> Vec<(ExchangeId, Sent, Outcome, u64)> {
-        let mut cached = Vec::new();
-        for from in self.model.ids() {
-            for sent in messages {
-                let generation = self.exchanges.generation(&self.exchanges.regions(from, sent.key));
-                let (outcome, is_cacheable) = self.route(from, sent);
-                if is_cacheable {
-                    cached.push((from, sent.clone(), outcome, generation));
-                }
-            }
-        }
-        cached
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -309,24 +96,10 @@ proptest! {
         messages in vec(sent(), 1..8),
     ) {
         let mut pair = Pair::new();
-        let empty_bytes = pair.exchanges.memory_bytes();
         for operation in &operations {
-            let cached = pair.cached(&messages);
-            pair.apply(operation);
-            pair.check(&messages);
-            for (from, sent, before, generation) in cached {
-                let regions = pair.exchanges.regions(from, sent.key);
-                if pair.exchanges.generation(&regions) == generation {
-                    prop_assert_eq!(pair.route(from, &sent).0, before, "stale after {:?}", operation);
-                }
-            }
+            pair.step(operation, &messages);
         }
-        for id in pair.model.ids() {
-            pair.exchanges.remove(id);
-        }
-        prop_assert_eq!((pair.exchanges.exchange_count(), pair.exchanges.binding_count()), (0, 0));
-        // The list of slots stays: its first block, and one block of each table that was used.
-        prop_assert!(pair.exchanges.memory_bytes() < empty_bytes + 1024, "memory is not given back");
+        pair.finish();
     }
 }
 

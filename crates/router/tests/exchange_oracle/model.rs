@@ -7,10 +7,10 @@ use meridian_router::exchange::{
     Binding, Destination, ExchangeId, ExchangeKind, Field, HeaderValue, Removed, Unbound,
 };
 
-use super::Sent;
+use super::driver::{self, Sent};
 
 /// Targets with options.
-pub(crate) type Outcome = BTreeSet<(u32, u32)>;
+pub(super) type Outcome = BTreeSet<(u32, u32)>;
 
 struct Exchange {
     kind: ExchangeKind,
@@ -28,7 +28,7 @@ struct Held {
 
 /// All exchanges, and all bindings, the oldest first.
 #[derive(Default)]
-pub(crate) struct Model {
+pub(super) struct Model {
     exchanges: BTreeMap<ExchangeId, Exchange>,
     bindings: Vec<Held>,
 }
@@ -42,41 +42,41 @@ struct Walk {
 }
 
 impl Model {
-    pub(crate) fn exchange_count(&self) -> usize {
+    pub(super) fn exchange_count(&self) -> usize {
         self.exchanges.len()
     }
 
-    pub(crate) fn binding_count(&self) -> usize {
+    pub(super) fn binding_count(&self) -> usize {
         self.bindings.len()
     }
 
-    pub(crate) fn ids(&self) -> Vec<ExchangeId> {
+    pub(super) fn ids(&self) -> Vec<ExchangeId> {
         self.exchanges.keys().copied().collect()
     }
 
     /// Some exchange, the same for the same number while they stay.
-    pub(crate) fn nth(&self, at: usize) -> Option<ExchangeId> {
+    pub(super) fn nth(&self, at: usize) -> Option<ExchangeId> {
         self.ids().get(at % self.exchanges.len().max(1)).copied()
     }
 
     /// Some binding, without its arguments, and those.
-    pub(crate) fn nth_binding(&self, at: usize) -> Option<(Binding<'static>, Vec<Field<'static>>)> {
+    pub(super) fn nth_binding(&self, at: usize) -> Option<(Binding<'static>, Vec<Field<'static>>)> {
         let held = self.bindings.get(at % self.bindings.len().max(1))?;
         // Keys come from a list of static ones.
-        let key = super::KEYS.into_iter().find(|key| **key == *held.key)?;
+        let key = driver::KEYS.into_iter().find(|key| **key == *held.key)?;
         Some((Binding::new(held.source, held.destination, key), held.arguments.clone()))
     }
 
-    pub(crate) fn declare(&mut self, id: ExchangeId, kind: ExchangeKind) {
+    pub(super) fn declare(&mut self, id: ExchangeId, kind: ExchangeKind) {
         let other = self.exchanges.insert(id, Exchange { kind, alternate: None });
         assert!(other.is_none(), "a number in use was given again");
     }
 
-    pub(crate) fn set_alternate(&mut self, id: ExchangeId, alternate: Option<ExchangeId>) {
+    pub(super) fn set_alternate(&mut self, id: ExchangeId, alternate: Option<ExchangeId>) {
         self.exchanges.get_mut(&id).unwrap().alternate = alternate;
     }
 
-    pub(crate) fn remove(&mut self, id: ExchangeId) -> Removed {
+    pub(super) fn remove(&mut self, id: ExchangeId) -> Removed {
         self.exchanges.remove(&id);
         for exchange in self.exchanges.values_mut() {
             exchange.alternate = exchange.alternate.filter(|alternate| *alternate != id);
@@ -84,12 +84,12 @@ impl Model {
         self.remove_where(|held| held.source == id || held.destination == Destination::Exchange(id))
     }
 
-    pub(crate) fn remove_target(&mut self, target: u32) -> Removed {
+    pub(super) fn remove_target(&mut self, target: u32) -> Removed {
         self.remove_where(|held| held.destination == Destination::Target(TargetId(target)))
     }
 
     /// The previous options of the binding; none if it is refused.
-    pub(crate) fn bind(&mut self, binding: &Binding<'_>) -> Option<Option<u32>> {
+    pub(super) fn bind(&mut self, binding: &Binding<'_>) -> Option<Option<u32>> {
         let is_refused = match self.exchanges[&binding.source].kind {
             ExchangeKind::ConsistentHash(_) => !matches!(binding.key, b"1" | b"7"),
             ExchangeKind::LocalRandom => !binding.key.is_empty(),
@@ -114,7 +114,7 @@ impl Model {
         Some(None)
     }
 
-    pub(crate) fn unbind(&mut self, binding: &Binding<'_>) -> Option<Unbound> {
+    pub(super) fn unbind(&mut self, binding: &Binding<'_>) -> Option<Unbound> {
         let at = self.bindings.iter().position(|held| held.is(binding))?;
         let options = self.bindings.remove(at).options;
         let source_binding_count = self.bindings.iter().filter(|held| held.source == binding.source).count();
@@ -122,7 +122,7 @@ impl Model {
     }
 
     /// All that a message may reach: more than one outcome where exchanges pick.
-    pub(crate) fn outcomes(&self, from: ExchangeId, sent: &Sent) -> BTreeSet<Outcome> {
+    pub(super) fn outcomes(&self, from: ExchangeId, sent: &Sent) -> BTreeSet<Outcome> {
         let start = BTreeSet::from([from]);
         let mut walks = BTreeSet::from([Walk { pending: start.clone(), seen: start, found: Outcome::new() }]);
         let mut outcomes = BTreeSet::new();
@@ -210,9 +210,9 @@ impl Sent {
 
 /// The static field that a field was made of.
 fn owned(field: &Field<'_>) -> Field<'static> {
-    let name = super::NAMES.into_iter().find(|name| *name == field.0).unwrap_or(b"x-match");
-    let modes = super::MATCHES.map(HeaderValue::from);
-    let mut values = super::VALUES.into_iter().chain(modes);
+    let name = driver::NAMES.into_iter().find(|name| *name == field.0).unwrap_or(b"x-match");
+    let modes = driver::MATCHES.map(HeaderValue::from);
+    let mut values = driver::VALUES.into_iter().chain(modes);
     (name, values.find(|value| *value == field.1).expect("all values are from the lists"))
 }
 
