@@ -1,5 +1,7 @@
 //! Removing bindings and exchanges, a bounded piece at a time.
 
+use std::hint::black_box;
+
 use parking_lot::MutexGuard;
 
 use super::generations::Region;
@@ -8,12 +10,20 @@ use super::routing::NO_EXCHANGE;
 use super::{Destination, ExchangeError, ExchangeId, ExchangeKind, Exchanges, Removed, number_of};
 use crate::TargetId;
 
-/// Steps after which others who wait to change something get a turn: a few hundred microseconds.
-const TURN_STEPS: usize = 4096;
+/// Steps after which others who wait to change something get a turn: some 100 microseconds, or three times as much
+/// among many headers bindings of which any condition may be met.
+const TURN_STEPS: usize = 1024;
 
 /// Steps that it takes to remove a binding, or a headers binding from one of its conditions. A step is about an exchange
 /// that is told of a change, or an edge on the way to it.
 const BINDING_STEPS: usize = 16;
+
+/// Bindings between removals after which the allocator is made to sort what they gave back.
+const SETTLE_BINDINGS: usize = 128;
+
+/// Bytes of which a request makes glibc's allocator sort the small blocks that were given back to it. Until then it
+/// keeps them apart, and whoever comes after half a million removals sorts as many blocks, for some milliseconds.
+const SETTLE_BYTES: usize = 2048;
 
 /// What was removed so far, in pieces between which anything may change.
 #[derive(Default)]
@@ -90,6 +100,9 @@ impl Exchanges {
         } else {
             self.graph.displace_binding(registry, id);
             self.note_binding(registry, id);
+        }
+        if registry.record_count().is_multiple_of(SETTLE_BINDINGS) {
+            drop(black_box(Vec::<u8>::with_capacity(SETTLE_BYTES)));
         }
         registry.remove(id)
     }
