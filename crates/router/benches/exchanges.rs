@@ -254,7 +254,7 @@ fn by_headers(criterion: &mut Criterion<CpuTime>) {
             .map(|number| (number, format!("device {number}")))
             .collect();
         let mut next = devices.iter().cycle();
-        let mut candidates = 0..0;
+        let (mut routed_count, mut found_count) = (0, 0);
         criterion.bench_function(&format!("headers/all of 3, {count} bindings"), |bencher| {
             bencher.iter(|| {
                 let (number, device) = next.next().expect("a cycle");
@@ -268,11 +268,12 @@ fn by_headers(criterion: &mut Criterion<CpuTime>) {
                 let message = Message::new(b"").with(&headers_of);
                 exchanges.route(headers, &message, &mut scratch, &mut matches).expect("an exchange");
                 let count = matches.group().target_count();
-                candidates.end += count;
+                routed_count += 1;
+                found_count += count;
                 black_box(count)
             });
         });
-        assert!(candidates.end > 0, "nothing matched");
+        assert!(routed_count == 0 || found_count > 0, "nothing matched");
     }
 }
 

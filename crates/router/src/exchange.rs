@@ -38,7 +38,7 @@
 //! it touches (a row of a table, a path of a set, a list of members) and swaps the pointer. So readers never
 //! wait and do not disturb each other; memory that a change replaced lives until its last reader is done.
 //!
-//! A direct binding with a key of up to 19 bytes takes about 185 bytes in all, one to a pattern about 140; a headers binding
+//! A direct binding with a key of up to 19 bytes takes about 185 bytes in all, one to a pattern about 130; a headers binding
 //! with three conditions of which all must be met about 255.
 //!
 //! # Invariants
