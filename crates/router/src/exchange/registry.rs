@@ -44,7 +44,7 @@ pub(super) struct Record {
     /// A target, or an exchange with [`EXCHANGE`].
     pub(super) to: u32,
     pub(super) options: u32,
-    /// Key and arguments, as [`arguments::encode`](super::arguments::encode) writes them.
+    /// Key and arguments, as [`arguments::encode`] writes them.
     pub(super) block: Bytes,
     pub(super) spots: Spots,
     /// Among the bindings from its source.
