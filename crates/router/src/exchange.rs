@@ -96,6 +96,7 @@ use binding::{EXCHANGES_MAX, check, number_of};
 use generations::{Generations, Region};
 use pool::Draw;
 use registry::{Identity, Registry};
+use removal::Leftovers;
 use routing::{Exchange, Graph, NO_EXCHANGE, State};
 
 /// Bindings that can be numbered.
@@ -227,7 +228,7 @@ impl Exchanges {
         registry.node(source)?;
         let identity = Identity { source, to, block: &block };
         let id = registry.find(identity).0?;
-        let record = self.remove_binding(&mut registry, id);
+        let record = self.remove_binding(&mut registry, id, &mut Leftovers::default());
         let source_binding_count = registry.node_mut(source).binding_count;
         Some(Unbound { options: record.options, source_binding_count })
     }

@@ -10,9 +10,13 @@ use super::ExchangeKind;
 use super::arguments::{self, Condition, Mode};
 use super::pool::Draw;
 use super::registry::{NONE, Record, Registry, Spots};
+use super::removal::Leftovers;
 use super::routing::{Candidate, Dest, Exchange, Graph, State};
 use super::rows::{Item, Place, RowTable};
 use super::set::Set;
+
+/// Items of a set that is not freed at once.
+const LEFTOVER_LEN_MIN: usize = 64;
 
 impl Graph {
     /// Lets readers see a binding that the registry has just taken up.
@@ -106,16 +110,16 @@ impl Graph {
     }
 
     /// Takes away what a binding left in the shared tables, after readers lost its whole source.
-    pub(super) fn forget_rows(&self, kind: &ExchangeKind, record: &Record) {
+    pub(super) fn forget_rows(&self, kind: &ExchangeKind, record: &Record, leftovers: &mut Leftovers) {
         match kind {
             ExchangeKind::Direct => {
                 let place = self.place_of_key(record.source, record.key());
-                self.keys.update(place, |_| Set::default());
+                clear_row(&self.keys, place, &mut leftovers.dests);
             }
             ExchangeKind::Headers => {
                 for (condition, _) in registrations(&record.block, &record.spots) {
                     let place = self.place_of_condition(record.source, condition.text);
-                    self.pairs.update(place, |_| Set::default());
+                    clear_row(&self.pairs, place, &mut leftovers.candidates);
                 }
             }
             _ => {}
@@ -218,6 +222,16 @@ fn push_row<T: Item>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
         set.with(item)
     });
     at
+}
+
+/// Empties a row; keeps its set for later if it is large.
+fn clear_row<T: Item>(table: &RowTable<T>, place: Place<'_>, leftovers: &mut Vec<Set<T>>) {
+    table.update(place, |set| {
+        if set.len() > LEFTOVER_LEN_MIN {
+            leftovers.push(set.clone());
+        }
+        Set::default()
+    });
 }
 
 /// Takes from a row that is there; returns the item that has the place now, if there is one.

@@ -6,7 +6,8 @@ use parking_lot::MutexGuard;
 
 use super::generations::Region;
 use super::registry::{NONE, Record, Registry, Spots};
-use super::routing::NO_EXCHANGE;
+use super::routing::{Candidate, Dest, NO_EXCHANGE};
+use super::set::Set;
 use super::{Destination, ExchangeError, ExchangeId, ExchangeKind, Exchanges, Removed, number_of};
 use crate::TargetId;
 
@@ -31,6 +32,14 @@ struct Removal {
     binding_count: usize,
     /// Exchanges that lost their last binding, and when they were declared.
     emptied: Vec<(u32, u64)>,
+    leftovers: Leftovers,
+}
+
+/// Large sets that readers no longer see. Freeing them can take long, so they are kept until the lock is given back.
+#[derive(Default)]
+pub(super) struct Leftovers {
+    pub(super) dests: Vec<Set<Dest>>,
+    pub(super) candidates: Vec<Set<Candidate>>,
 }
 
 impl Removal {
@@ -86,17 +95,26 @@ impl Exchanges {
             self.remove_one(&mut registry, id, &mut removal);
             self.give_way(&mut registry, &mut turn_end);
         }
-        removal.finish(&registry)
+        let leftovers = std::mem::take(&mut removal.leftovers);
+        let removed = removal.finish(&registry);
+        drop(registry);
+        drop(leftovers);
+        removed
     }
 
     /// Removes a binding from readers and registry, and notes it.
-    pub(super) fn remove_binding(&self, registry: &mut Registry, id: u32) -> Record {
+    pub(super) fn remove_binding(
+        &self,
+        registry: &mut Registry,
+        id: u32,
+        leftovers: &mut Leftovers,
+    ) -> Record {
         let source = registry.record(id).source;
         registry.work += steps_of(registry, id);
         if registry.node(source).is_none() {
             // Readers lost the source as a whole, and those that lead to it were told.
             let kind = registry.node_mut(source).kind.clone();
-            self.graph.forget_rows(&kind, registry.record(id));
+            self.graph.forget_rows(&kind, registry.record(id), leftovers);
         } else {
             self.graph.displace_binding(registry, id);
             self.note_binding(registry, id);
@@ -125,14 +143,15 @@ impl Exchanges {
             self.give_way(&mut registry, &mut turn_end);
         }
         registry.remove_node(id);
+        let leftovers = std::mem::take(&mut removal.leftovers);
         let removed = removal.finish(&registry);
         drop(registry);
-        drop(exchange);
+        drop((exchange, leftovers));
         removed
     }
 
     fn remove_one(&self, registry: &mut Registry, id: u32, removal: &mut Removal) {
-        let source = self.remove_binding(registry, id).source;
+        let source = self.remove_binding(registry, id, &mut removal.leftovers).source;
         removal.binding_count += 1;
         if let Some(node) = registry.node(source).filter(|node| node.binding_count == 0) {
             removal.emptied.push((source, node.born));
