@@ -1,25 +1,53 @@
 //! The lock of a tree: many readers, or one writer.
 //!
-//! Readers of different threads write different cache lines (there are eight for each lock), so they do not slow each
-//! other down, as they do with a lock that counts its readers in one place; a writer takes all eight, which is about
-//! 100 ns.
+//! Where threads are many, readers must not write to one cache line, which would go from core to core with each look-up: so
+//! there the lock is in eight parts, of which a reader takes its thread's and a writer all. That costs a writer about
+//! 100 ns, and gains nothing while two threads read; so with few cores it is an ordinary lock.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 
-#[cfg(not(all(test, loom)))]
-use crossbeam_utils::sync::ShardedLock as Inner;
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
+
 #[cfg(all(test, loom))]
-use loom::sync::RwLock as Inner;
+use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(all(test, loom)))]
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Cores up to which a lock is in one part.
+const FEW_CORES: usize = 4;
+
+/// Bytes that a lock in parts holds outside itself: a cache line and its neighbour for each of eight.
+const PARTS_BYTES: usize = 8 * 128;
 
 /// Why a lock cannot be poisoned.
 const NO_PANIC: &str = "a thread panicked while it changed the tree, which is of no use now";
 
 /// A value behind a lock.
-pub(crate) struct Lock<T>(Inner<T>);
+pub(crate) enum Lock<T> {
+    Whole(RwLock<T>),
+    InParts(ShardedLock<T>),
+}
+
+/// Shared access, until it is dropped.
+pub(crate) enum ReadGuard<'a, T> {
+    Whole(RwLockReadGuard<'a, T>),
+    InParts(ShardedLockReadGuard<'a, T>),
+}
+
+/// Sole access, until it is dropped.
+pub(crate) enum WriteGuard<'a, T> {
+    Whole(RwLockWriteGuard<'a, T>),
+    InParts(ShardedLockWriteGuard<'a, T>),
+}
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(Inner::new(value))
+        Self::in_parts_if(has_many_cores(), value)
+    }
+
+    fn in_parts_if(is_in_parts: bool, value: T) -> Self {
+        if is_in_parts { Self::InParts(ShardedLock::new(value)) } else { Self::Whole(RwLock::new(value)) }
     }
 
     /// Waits for the writer, if there is one.
@@ -27,16 +55,92 @@ impl<T> Lock<T> {
     /// # Panics
     /// If a writer panicked, which the crate's invariants rule out but for ids that run out.
     #[inline]
-    pub(crate) fn read(&self) -> impl Deref<Target = T> {
-        self.0.read().expect(NO_PANIC)
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        match self {
+            Self::Whole(lock) => ReadGuard::Whole(lock.read().expect(NO_PANIC)),
+            Self::InParts(lock) => ReadGuard::InParts(lock.read().expect(NO_PANIC)),
+        }
     }
 
     /// Waits for everybody. Panics as [`read`](Self::read) does.
     #[inline]
-    pub(crate) fn write(&self) -> impl DerefMut<Target = T> {
-        self.0.write().expect(NO_PANIC)
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        match self {
+            Self::Whole(lock) => WriteGuard::Whole(lock.write().expect(NO_PANIC)),
+            Self::InParts(lock) => WriteGuard::InParts(lock.write().expect(NO_PANIC)),
+        }
+    }
+
+    /// Bytes held outside the lock itself, without the value's.
+    pub(crate) const fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Whole(_) => 0,
+            Self::InParts(_) => PARTS_BYTES,
+        }
     }
 }
 
-/// Bytes that a lock holds outside itself: a cache line and its neighbour for each of eight groups of readers.
-pub(crate) const LOCK_HEAP_BYTES: usize = 8 * 128;
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Whole(guard) => guard,
+            Self::InParts(guard) => guard,
+        }
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Whole(guard) => guard,
+            Self::InParts(guard) => guard,
+        }
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        match self {
+            Self::Whole(guard) => guard,
+            Self::InParts(guard) => guard,
+        }
+    }
+}
+
+/// Whether readers are worth being kept apart. A model checker counts no cores.
+fn has_many_cores() -> bool {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let count = || std::thread::available_parallelism().map_or(1, usize::from);
+    !cfg!(all(test, loom)) && *CORES.get_or_init(count) > FEW_CORES
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_by_many_threads_are_all_seen() {
+        for is_in_parts in [false, true] {
+            let lock = Lock::in_parts_if(is_in_parts, [0u32; 2]);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..1_000 {
+                            lock.write().iter_mut().for_each(|count| *count += 1);
+                            let seen = *lock.read();
+                            assert_eq!(seen[0], seen[1]);
+                        }
+                    });
+                }
+            });
+            assert_eq!(*lock.read(), [4_000; 2]);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use crate::hash::Seeds;
 use crate::index::{Entry, TargetId};
 use crate::interner::{Key, Text};
-use crate::lock::{LOCK_HEAP_BYTES, Lock};
+use crate::lock::Lock;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::tree::{FilterPlace, Inserted, Path, Removed, Tree};
 use crate::words::{Grammar, Level};
@@ -128,7 +128,7 @@ impl Shards {
     /// Bytes held, used or not. Visits every page.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.shards)
-            + SHARDS * LOCK_HEAP_BYTES
+            + self.shards.iter().map(|shard| shard.0.heap_bytes()).sum::<usize>()
             + size_of_val(&*self.counts)
             + self.sum(Tree::memory_bytes)
     }

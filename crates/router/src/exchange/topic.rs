@@ -2,7 +2,7 @@
 
 use super::ExchangeError;
 use super::routing::{Dest, EXCHANGE, Sink, TWIN};
-use crate::lock::{LOCK_HEAP_BYTES, Lock};
+use crate::lock::Lock;
 use crate::pattern::{PatternTree, RoutingPattern};
 use crate::{Entry, TargetId};
 
@@ -103,7 +103,7 @@ impl Patterns {
     /// Bytes held.
     pub(super) fn memory_bytes(&self) -> usize {
         let inner = self.inner.read();
-        LOCK_HEAP_BYTES
+        self.inner.heap_bytes()
             + inner.tree.memory_bytes()
             + inner.twins.capacity() * size_of::<Dest>()
             + inner.free_twins.capacity() * size_of::<u32>()
