@@ -4,15 +4,14 @@
 //! there the lock is in eight parts, of which a reader takes its thread's and a writer all. That costs a writer about
 //! 100 ns, and gains nothing while two threads read; so with few cores it is an ordinary lock.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
-use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
+use crossbeam_utils::sync::ShardedLock;
 
 #[cfg(all(test, loom))]
-use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use loom::sync::RwLock;
 #[cfg(not(all(test, loom)))]
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::RwLock;
 
 /// Cores up to which a lock is in one part.
 const FEW_CORES: usize = 4;
@@ -29,18 +28,6 @@ pub(crate) enum Lock<T> {
     InParts(ShardedLock<T>),
 }
 
-/// Shared access, until it is dropped.
-pub(crate) enum ReadGuard<'a, T> {
-    Whole(RwLockReadGuard<'a, T>),
-    InParts(ShardedLockReadGuard<'a, T>),
-}
-
-/// Sole access, until it is dropped.
-pub(crate) enum WriteGuard<'a, T> {
-    Whole(RwLockWriteGuard<'a, T>),
-    InParts(ShardedLockWriteGuard<'a, T>),
-}
-
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self::in_parts_if(has_many_cores(), value)
@@ -50,24 +37,24 @@ impl<T> Lock<T> {
         if is_in_parts { Self::InParts(ShardedLock::new(value)) } else { Self::Whole(RwLock::new(value)) }
     }
 
-    /// Waits for the writer, if there is one.
+    /// Shows the value, after the writer, if there is one.
     ///
     /// # Panics
     /// If a writer panicked, which the crate's invariants rule out but for ids that run out.
     #[inline]
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         match self {
-            Self::Whole(lock) => ReadGuard::Whole(lock.read().expect(NO_PANIC)),
-            Self::InParts(lock) => ReadGuard::InParts(lock.read().expect(NO_PANIC)),
+            Self::Whole(lock) => look(&lock.read().expect(NO_PANIC)),
+            Self::InParts(lock) => look(&lock.read().expect(NO_PANIC)),
         }
     }
 
-    /// Waits for everybody. Panics as [`read`](Self::read) does.
+    /// Hands the value out to be changed, after everybody else. Panics as [`read`](Self::read) does.
     #[inline]
-    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         match self {
-            Self::Whole(lock) => WriteGuard::Whole(lock.write().expect(NO_PANIC)),
-            Self::InParts(lock) => WriteGuard::InParts(lock.write().expect(NO_PANIC)),
+            Self::Whole(lock) => change(&mut lock.write().expect(NO_PANIC)),
+            Self::InParts(lock) => change(&mut lock.write().expect(NO_PANIC)),
         }
     }
 
@@ -76,40 +63,6 @@ impl<T> Lock<T> {
         match self {
             Self::Whole(_) => 0,
             Self::InParts(_) => PARTS_BYTES,
-        }
-    }
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        match self {
-            Self::Whole(guard) => guard,
-            Self::InParts(guard) => guard,
-        }
-    }
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        match self {
-            Self::Whole(guard) => guard,
-            Self::InParts(guard) => guard,
-        }
-    }
-}
-
-impl<T> DerefMut for WriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        match self {
-            Self::Whole(guard) => guard,
-            Self::InParts(guard) => guard,
         }
     }
 }
@@ -133,14 +86,14 @@ mod tests {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         for _ in 0..1_000 {
-                            lock.write().iter_mut().for_each(|count| *count += 1);
-                            let seen = *lock.read();
+                            lock.write(|counts| counts.iter_mut().for_each(|count| *count += 1));
+                            let seen = lock.read(|counts| *counts);
                             assert_eq!(seen[0], seen[1]);
                         }
                     });
                 }
             });
-            assert_eq!(*lock.read(), [4_000; 2]);
+            lock.read(|counts| assert_eq!(*counts, [4_000; 2]));
         }
     }
 }

@@ -65,12 +65,13 @@ impl Shards {
 
     /// Adds a target to a filter that belongs at `at`.
     pub(crate) fn insert(&self, at: ShardPlace, filter: &Path<impl Level>, entry: Entry) -> Inserted {
-        let mut tree = self.shards[at.shard].0.write();
-        let inserted = tree.insert(filter, entry);
-        if inserted.is_new_filter {
-            self.counts[at.shard].0[at.depth].fetch_add(1, Ordering::Release);
-        }
-        inserted
+        self.shards[at.shard].0.write(|tree| {
+            let inserted = tree.insert(filter, entry);
+            if inserted.is_new_filter {
+                self.counts[at.shard].0[at.depth].fetch_add(1, Ordering::Release);
+            }
+            inserted
+        })
     }
 
     /// Removes a target from a filter that belongs at `at`.
@@ -80,10 +81,10 @@ impl Shards {
         filter: &Path<impl Level>,
         target: TargetId,
     ) -> Option<(FilterPlace, Removed)> {
-        let mut tree = self.shards[at.shard].0.write();
-        let place = tree.find(filter)?;
-        let removed = tree.remove(place, target)?;
-        drop(tree);
+        let (place, removed) = self.shards[at.shard].0.write(|tree| {
+            let place = tree.find(filter)?;
+            Some((place, tree.remove(place, target)?))
+        })?;
         self.finish_removal(at, &removed);
         Some((place, removed))
     }
@@ -96,9 +97,10 @@ impl Shards {
         place: FilterPlace,
         target: TargetId,
     ) -> Option<(String, Removed)> {
-        let mut tree = self.shards[shard].0.write();
-        let text = tree.filter_text(place)?;
-        Some((text, tree.remove(place, target)?))
+        self.shards[shard].0.write(|tree| {
+            let text = tree.filter_text(place)?;
+            Some((text, tree.remove(place, target)?))
+        })
     }
 
     /// Counts a filter no longer, if a removal took its last target.
@@ -117,7 +119,7 @@ impl Shards {
     /// Looks into a tree. The lock is held meanwhile.
     #[inline]
     pub(crate) fn read<R>(&self, shard: usize, look: impl FnOnce(&Tree) -> R) -> R {
-        look(&self.shards[shard].0.read())
+        self.shards[shard].0.read(look)
     }
 
     /// The sum of something over all trees, which are locked one after another.

@@ -148,7 +148,7 @@ impl<T: Clone> Set<T> {
         (Self { root }, moved)
     }
 
-    /// Bytes on the heap, those shared with other copies included. O(n / 64).
+    /// Bytes on the heap, those shared with other copies included. A step for each leaf.
     pub(super) fn memory_bytes(&self) -> usize {
         node_bytes(&self.root)
     }
@@ -282,13 +282,13 @@ mod tests {
 
     #[test]
     fn sets_of_every_height_agree_with_a_vector() {
-        // Past 64 × 32 × 32 there are three levels of branches.
-        let len_max = 64 * 32 * 32 + 130;
+        // Past 64 × 8 × 8 × 8 there are four levels of branches.
+        let len_max = 64 * 8 * 8 * 8 + 130;
         let mut set = Set::default();
         let mut vector = Vec::new();
         let mut versions = Vec::new();
         for item in 0..len_max {
-            if [0, 1, 2, 63, 64, 65, 2048, 2049].contains(&item) {
+            if [0, 1, 2, 63, 64, 65, 512, 513, 4096, 4097].contains(&item) {
                 versions.push((set.clone(), vector.clone()));
             }
             set = set.with(item);
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn an_item_is_replaced_in_place() {
-        for len in [1u32, 2, 64, 65, 2048, 2049, 5000] {
+        for len in [1u32, 2, 64, 65, 512, 513, 4097, 5000] {
             let mut set = (0..len).fold(Set::default(), |set, item| set.with(item));
             for at in [0, len / 2, len - 1] {
                 set = set.with_replaced(at, at + 100_000);

@@ -31,9 +31,34 @@ impl Patterns {
 
     /// Delivers to the destinations of every pattern that the key matches. Holds the read lock for that long.
     pub(super) fn route(&self, key: &[u8], sink: &mut Sink<'_>) {
-        let inner = self.inner.read();
+        self.inner.read(|inner| inner.route(key, sink));
+    }
+
+    /// Adds a binding; returns its number if it is a twin.
+    pub(super) fn insert(&self, pattern: &[u8], dest: Dest) -> Option<u32> {
+        self.inner.write(|inner| inner.insert(pattern, dest))
+    }
+
+    /// Changes the options of a binding that is there.
+    pub(super) fn replace(&self, pattern: &[u8], dest: Dest, twin: Option<u32>) {
+        self.inner.write(|inner| inner.replace(pattern, dest, twin));
+    }
+
+    /// Removes a binding that is there.
+    pub(super) fn remove(&self, pattern: &[u8], to: u32, twin: Option<u32>) {
+        self.inner.write(|inner| inner.remove(pattern, to, twin));
+    }
+
+    /// Bytes held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.inner.heap_bytes() + self.inner.read(Inner::memory_bytes)
+    }
+}
+
+impl Inner {
+    fn route(&self, key: &[u8], sink: &mut Sink<'_>) {
         let start = sink.out.len();
-        inner.tree.matches(key, sink.out);
+        self.tree.matches(key, sink.out);
         sink.found |= sink.out.len() > start;
         let is_special = |entry: &Entry| entry.target.0 & (EXCHANGE | TWIN) != 0;
         if !sink.out[start..].iter().any(is_special) {
@@ -44,7 +69,7 @@ impl Patterns {
             let Entry { target, options } = sink.out[at];
             let (to, options) = match target.0 {
                 number if number & TWIN != 0 => {
-                    let twin = inner.twins[(number & !TWIN) as usize];
+                    let twin = self.twins[(number & !TWIN) as usize];
                     (twin.to, twin.options)
                 }
                 to => (to, options),
@@ -59,54 +84,45 @@ impl Patterns {
         sink.out.truncate(kept);
     }
 
-    /// Adds a binding; returns its number if it is a twin.
-    pub(super) fn insert(&self, pattern: &[u8], dest: Dest) -> Option<u32> {
-        let mut inner = self.inner.write();
-        let previous = inner.tree.insert(checked(pattern), TargetId(dest.to), dest.options)?;
-        inner.tree.insert(checked(pattern), TargetId(dest.to), previous);
-        let twin = inner.free_twins.pop().unwrap_or(inner.twins.len() as u32);
-        if twin as usize == inner.twins.len() {
-            inner.twins.push(dest);
+    fn insert(&mut self, pattern: &[u8], dest: Dest) -> Option<u32> {
+        let previous = self.tree.insert(checked(pattern), TargetId(dest.to), dest.options)?;
+        self.tree.insert(checked(pattern), TargetId(dest.to), previous);
+        let twin = self.free_twins.pop().unwrap_or(self.twins.len() as u32);
+        if twin as usize == self.twins.len() {
+            self.twins.push(dest);
         } else {
-            inner.twins[twin as usize] = dest;
+            self.twins[twin as usize] = dest;
         }
-        inner.tree.insert(checked(pattern), TargetId(twin | TWIN), 0);
+        self.tree.insert(checked(pattern), TargetId(twin | TWIN), 0);
         Some(twin)
     }
 
-    /// Changes the options of a binding that is there.
-    pub(super) fn replace(&self, pattern: &[u8], dest: Dest, twin: Option<u32>) {
-        let mut inner = self.inner.write();
+    fn replace(&mut self, pattern: &[u8], dest: Dest, twin: Option<u32>) {
         match twin {
-            Some(twin) => inner.twins[twin as usize] = dest,
+            Some(twin) => self.twins[twin as usize] = dest,
             None => {
-                inner.tree.insert(checked(pattern), TargetId(dest.to), dest.options);
+                self.tree.insert(checked(pattern), TargetId(dest.to), dest.options);
             }
         }
     }
 
-    /// Removes a binding that is there.
-    pub(super) fn remove(&self, pattern: &[u8], to: u32, twin: Option<u32>) {
-        let mut inner = self.inner.write();
+    fn remove(&mut self, pattern: &[u8], to: u32, twin: Option<u32>) {
         let number = twin.map_or(to, |twin| twin | TWIN);
-        let removed = inner.tree.remove(checked(pattern), TargetId(number));
+        let removed = self.tree.remove(checked(pattern), TargetId(number));
         assert!(removed.is_some(), "a topic binding is in its exchange's tree");
         if let Some(twin) = twin {
-            inner.free_twins.push(twin);
-            if inner.free_twins.len() == inner.twins.len() {
-                inner.twins = Vec::new();
-                inner.free_twins = Vec::new();
+            self.free_twins.push(twin);
+            if self.free_twins.len() == self.twins.len() {
+                self.twins = Vec::new();
+                self.free_twins = Vec::new();
             }
         }
     }
 
-    /// Bytes held.
-    pub(super) fn memory_bytes(&self) -> usize {
-        let inner = self.inner.read();
-        self.inner.heap_bytes()
-            + inner.tree.memory_bytes()
-            + inner.twins.capacity() * size_of::<Dest>()
-            + inner.free_twins.capacity() * size_of::<u32>()
+    fn memory_bytes(&self) -> usize {
+        self.tree.memory_bytes()
+            + self.twins.capacity() * size_of::<Dest>()
+            + self.free_twins.capacity() * size_of::<u32>()
     }
 }
 
