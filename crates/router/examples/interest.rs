@@ -4,8 +4,8 @@
 //! cargo run --release -p meridian-router --example interest -- [owners feed summary …]
 //! ```
 //!
-//! A million filters each. One JSON record per line; times are of the thread's CPU, but for single steps the wall's. "resident" is what the process grew
-//! by, allocator included, and too little where memory was used again.
+//! A million filters each. One JSON record per line; times are of the thread's CPU, but for single steps the wall's.
+//! "resident" is what the process grew by, allocator included, and too little where memory was used again.
 
 use std::sync::OnceLock;
 use std::time::Instant;

@@ -57,16 +57,17 @@ struct Cached<V, G> {
 
 /// A bounded cache of look-ups' results, for one thread.
 ///
-/// A key is a `space` (the caller's number for an exchange or a virtual host; 0 if there is but one) and bytes. With each
-/// result goes a guard `G`, by which the caller says at every hit whether the result still holds: for [`Index`] and
-/// [`PrefixIndex`] a [`Guard`], so that changes elsewhere leave the result valid; for others a generation, or several.
+/// A key is a `space` (the caller's number for an exchange or a virtual host; 0 if there is but one) and bytes. With
+/// each result goes a guard `G`, by which the caller says at every hit whether the result still holds: for [`Index`]
+/// and [`PrefixIndex`] a [`Guard`], so that changes elsewhere leave the result valid; for others a generation, or
+/// several.
 ///
 /// A key is kept from its second miss on, so that keys used once do not displace the others. When the bytes run out, a
 /// hand goes round the entries and drops those that were not asked for since it last passed: at most sixteen steps at a
 /// time, so that no call takes long. If that makes no room, the result is not kept; the next miss goes on from there.
 ///
-/// Cost: a hit is one hash, one probe, the comparison of the key and of its guard, and allocates nothing; a `put` that keeps its key
-/// copies it.
+/// Cost: a hit is one hash, one probe, the comparison of the key and of its guard, and allocates nothing; a `put` that
+/// keeps its key copies it.
 ///
 /// [`Index`]: crate::Index
 /// [`PrefixIndex`]: crate::PrefixIndex

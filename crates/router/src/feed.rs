@@ -1,8 +1,8 @@
 //! Who wants what, said to others: an ordered feed of one node's filters, and the follower's copy of it.
 //!
-//! [`Interest`] counts the local subscribers of each filter and publishes a [`Change`] when the first comes and when the
-//! last goes. [`Replica`] applies what it hears of that to an [`Index`](crate::Index), under one target. Neither does
-//! I/O: a link between them asks [`Replica::needs`], fetches it by [`Interest::changes_since`] or
+//! [`Interest`] counts the local subscribers of each filter and publishes a [`Change`] when the first comes and when
+//! the last goes. [`Replica`] applies what it hears of that to an [`Index`](crate::Index), under one target. Neither
+//! does I/O: a link between them asks [`Replica::needs`], fetches it by [`Interest::changes_since`] or
 //! [`Interest::snapshot_page`], and hands it over. One node writes its own feed alone, so no two nodes ever need to
 //! agree.
 //!
@@ -24,14 +24,14 @@
 //! last word on a filter is the latest change's.
 //!
 //! **Invariant:** a complete [`Replica`] at sequence *n* of an epoch holds exactly the filters that the [`Interest`] of
-//! this epoch held at its sequence *n*, whatever was lost, repeated or reordered on the way. What does not fit is refused
-//! with a [`Refusal`], after which [`Replica::needs`] says what to fetch.
+//! this epoch held at its sequence *n*, whatever was lost, repeated or reordered on the way. What does not fit is
+//! refused with a [`Refusal`], after which [`Replica::needs`] says what to fetch.
 //!
 //! # When they disagree after all
 //!
-//! Both sides keep the sum of a keyed 128-bit hash of every filter. [`Replica::check`] compares them at equal sequences;
-//! if they differ, the replica takes a new snapshot. Routes that it had stay in the index meanwhile, marked as stale, and
-//! those that the snapshot did not confirm are dropped at its end, a few at a time.
+//! Both sides keep the sum of a keyed 128-bit hash of every filter. [`Replica::check`] compares them at equal
+//! sequences; if they differ, the replica takes a new snapshot. Routes that it had stay in the index meanwhile, marked
+//! as stale, and those that the snapshot did not confirm are dropped at its end, a few at a time.
 
 mod interest;
 mod replica;

@@ -5,8 +5,11 @@ use crate::hash::Seeds;
 use crate::heap::{BLOCK_UNITS_MAX, Heap};
 use crate::table::{ID_LIMIT, Table};
 
-/// Ids from here on name long rows; below, an id is the offset of a block.
-const LONG_BASE: u32 = 1 << 26;
+/// The lowest bit of the id of a long row.
+const LONG: u32 = 1;
+
+/// Places of rows are at most this.
+const PLACE_MAX: u32 = (ID_LIMIT - 1) / 2;
 
 /// Units of a block before the row itself: how many use it, and its length.
 const HEADER_UNITS: usize = 2;
@@ -94,6 +97,20 @@ impl Slot for Long {
     }
 }
 
+/// Where a row is.
+enum Place {
+    /// In the block at this offset.
+    Block(u32),
+    /// In this slot of the long rows.
+    Long(u32),
+}
+
+/// Ids are small, as places are: the table keeps more of a hash beside a small id.
+#[inline]
+const fn place_of(id: u32) -> Place {
+    if id & LONG == 0 { Place::Block(id >> 1) } else { Place::Long(id >> 1) }
+}
+
 /// Rows with a count of their uses.
 ///
 /// An id is valid while its row is in use, and then the same row has the same id. Ids are below 2^27.
@@ -106,11 +123,12 @@ pub(crate) struct Interner {
 
 /// Where rows are kept; apart from the table so that both can be borrowed at once.
 fn row<'a>(heap: &'a Heap, long: &'a Arena<Long>, id: u32) -> &'a [u32] {
-    if id < LONG_BASE {
-        let block = heap.get(id);
-        &block[HEADER_UNITS..HEADER_UNITS + block[1] as usize]
-    } else {
-        &long.get(id - LONG_BASE).units
+    match place_of(id) {
+        Place::Block(offset) => {
+            let block = heap.get(offset);
+            &block[HEADER_UNITS..HEADER_UNITS + block[1] as usize]
+        }
+        Place::Long(slot) => &long.get(slot).units,
     }
 }
 
@@ -119,8 +137,8 @@ impl Interner {
         Self {
             seeds: Seeds::new(),
             table: Table::new(),
-            heap: Heap::new(LONG_BASE - 1),
-            long: Arena::new(ID_LIMIT - LONG_BASE - 1),
+            heap: Heap::new(PLACE_MAX),
+            long: Arena::new(PLACE_MAX - 1),
         }
     }
 
@@ -153,13 +171,14 @@ impl Interner {
             block[0] = 1;
             block[1] = units as u32;
             key.write(&mut block[HEADER_UNITS..HEADER_UNITS + units]);
-            offset
+            offset << 1
         } else {
             let mut row = vec![0; units].into_boxed_slice();
             key.write(&mut row);
-            LONG_BASE + self.long.insert(Long { use_count: 1, units: row })
+            self.long.insert(Long { use_count: 1, units: row }) << 1 | LONG
         };
-        self.table.insert(key.hash(self.seeds), id);
+        let Self { table, heap, long, seeds } = self;
+        table.insert(key.hash(*seeds), id, |id| row(heap, long, id).hash(*seeds));
         (id, true)
     }
 
@@ -178,10 +197,9 @@ impl Interner {
         let Self { table, heap, long, seeds } = self;
         last_use(row(heap, long, id));
         table.remove(row(heap, long, id).hash(*seeds), id);
-        if id < LONG_BASE {
-            heap.free(id);
-        } else {
-            long.remove(id - LONG_BASE);
+        match place_of(id) {
+            Place::Block(offset) => heap.free(offset),
+            Place::Long(slot) => long.remove(slot),
         }
     }
 
@@ -192,10 +210,9 @@ impl Interner {
     }
 
     fn use_count(&mut self, id: u32) -> &mut u32 {
-        if id < LONG_BASE {
-            &mut self.heap.get_mut(id)[0]
-        } else {
-            &mut self.long.get_mut(id - LONG_BASE).use_count
+        match place_of(id) {
+            Place::Block(offset) => &mut self.heap.get_mut(offset)[0],
+            Place::Long(slot) => &mut self.long.get_mut(slot).use_count,
         }
     }
 }

@@ -19,8 +19,8 @@
 //!
 //! # One tree for all kinds of words
 //!
-//! [`Index`], [`PatternTree`] and [`PrefixIndex`] keep what they hold in the same tree, of levels. A level is a word between
-//! `/`, a word between `.`, or a byte:
+//! [`Index`], [`PatternTree`] and [`PrefixIndex`] keep what they hold in the same tree, of levels. A level is a word
+//! between `/`, a word between `.`, or a byte:
 //!
 //! | | level | for one level | for many, at the end | for many, inside | spread over trees by |
 //! |---|---|---|---|---|---|
@@ -28,13 +28,13 @@
 //! | AMQP pattern | word | `*` | `#` | `#` | – (one tree) |
 //! | prefix | byte | – | always | – | the first 16 bytes |
 //!
-//! Each node stands for the levels from the root to it. Where only one way leads on there is no node: the levels in between
-//! are folded into the lower node's label, a first word and an interned tail. A last `#` is no level either: a node has the
-//! targets of the filter that ends there, and of the one that goes on with `#`. Here are the filters `device/1/+/4/#` for
-//! target 9, `device/1/+/5/#` for target 7, `device/2/+/4/#` for target 9:
+//! Each node stands for the levels from the root to it. Where only one way leads on there is no node: the levels in
+//! between are folded into the lower node's label, a first word and an interned tail. A last `#` is no level either: a
+//! node has the targets of the filter that ends there, and of the one that goes on with `#`. Here are the filters
+//! `device/1/+/4/#` for target 9, `device/1/+/5/#` for target 7, `device/2/+/4/#` for target 9:
 //!
 //! ```text
-//!                       node 20 B               branch 16 B            edge: 8 B in a hash table
+//!                       node 20 B               branch 16 B            edge: 4 B in a hash table
 //! root                  word   tail  targets    plus  children         keyed by (parent, word)
 //!   └─ device           device  –    none       –     2                (root, device)
 //!        ├─ 1/+         1      [+]   none       –     2                (device, 1)
@@ -43,8 +43,8 @@
 //!        └─ 2/+/4       2     [+,4]  /#: 9      no branch              (device, 2)
 //! ```
 //!
-//! and the patterns `alarm.#.hall` for 9, `alarm.#.hall.*.#` for 7, `alarm.#.oven` for 9; and the prefixes `/ev` for 9 and
-//! `/event` for 7:
+//! and the patterns `alarm.#.hall` for 9, `alarm.#.hall.*.#` for 7, `alarm.#.oven` for 9; and the prefixes `/ev` for 9
+//! and `/event` for 7:
 //!
 //! ```text
 //! root                                               root
@@ -58,25 +58,25 @@
 //! |---|---|---|
 //! | node | arena of chunks, named by 27 bits that never change | 20 |
 //! | branch, for nodes with children | arena | 16 |
-//! | edge to a child by a literal word, or by a `#` inside a pattern | segmented hash table; the child by `+` or `*` is a field of the branch | 10–13 |
+//! | edge to a child by a literal word, or by a `#` inside a pattern | segmented hash table; the child by `+` or `*` is a field of the branch | 4.6–5.7 |
 //! | word of up to nine digits or four ASCII characters; byte | in its own id | 0 |
-//! | other word | a heap block with a use count, once per tree | 8 + text, and 10–13 |
-//! | tail | a heap block with a use count, once per tree | 8 + 4 per word, and 10–13 |
+//! | other word | a heap block with a use count, once per tree | 8 + text, and 4.6–5.7 |
+//! | tail | a heap block with a use count, once per tree | 8 + 4 per word, and 4.6–5.7 |
 //! | one target of a filter | in the node | 0 |
 //! | 2 to 32 targets | a heap block | 4 + 8 each |
 //! | more | sorted runs of up to 512 | 8 each when they arrive in order, about 11 when not |
 //!
-//! A million filters of the shape above with one target each take 37 MB in all.
+//! A million filters of the shape above with one target each take 30 MB in all.
 //!
 //! ## How a look-up walks
 //!
 //! From a node at depth *d* (levels taken) it goes to the child by `+`, and to the one by the text's next level, if the
 //! rest of their labels match. That is at most one visit of each node, since its depth is fixed.
 //!
-//! Below a `#` inside a pattern a node can be reached at many depths. There the words behind the label's last `#` are its
-//! *segment*, whose places in the key are tried from left to right, and for each of them, going down, all that is below.
-//! So a node's visits come in rising order of depth, and a node with such a `#` is entered first where it has most room: it
-//! is not entered again. No node is visited twice at one depth.
+//! Below a `#` inside a pattern a node can be reached at many depths. There the words behind the label's last `#` are
+//! its *segment*, whose places in the key are tried from left to right, and for each of them, going down, all that is
+//! below. So a node's visits come in rising order of depth, and a node with such a `#` is entered first where it has
+//! most room: it is not entered again. No node is visited twice at one depth.
 //!
 //! ## Shards
 //!
@@ -91,9 +91,9 @@
 //! +/…  #     0
 //! ```
 //!
-//! Each tree has a lock. With more than four cores it is in eight parts, of which a reader takes its thread's and a writer all, so
-//! that readers on different cores write no cache line in common; with fewer that only costs. How many filters a shard holds of each depth stands on a line of its own, which only
-//! changes write.
+//! Each tree has a lock. With more than four cores it is in eight parts, of which a reader takes its thread's and a
+//! writer all, so that readers on different cores write no cache line in common; with fewer that only costs. How many
+//! filters a shard holds of each depth stands on a line of its own, which only changes write.
 //!
 //! # Exchanges
 //!
@@ -125,17 +125,17 @@
 //! | [`TopicStore::insert`], [`TopicStore::remove`], [`TopicStore::get`] | O(log n) | – |
 //! | [`TopicStore::visit_matching`] | O(log n) for each match and each prefix that a `+` tries | – |
 //!
-//! No change of a tree moves more than some 2,500 table slots, one chunk of 2,048 slots or one run of 512 targets: tables
-//! grow by splitting one segment of about 1,500 ids, never as a whole. The worst a topic of `n` levels can be made to cost is
-//! 2ⁿ⁺¹ node visits, and only if as many filters with every combination of `+` are there. A routing key of AMQP has 255
-//! bytes, so 128 words, and costs at most 128 visits of each node below a `#`, 20 to 40 ns each.
+//! No change of a tree moves more than some 2,500 table slots, one chunk of 2,048 slots or one run of 512 targets:
+//! tables grow by splitting one segment of about 1,500 ids, never as a whole. The worst a topic of `n` levels can be
+//! made to cost is 2ⁿ⁺¹ node visits, and only if as many filters with every combination of `+` are there. A routing key
+//! of AMQP has 255 bytes, so 128 words, and costs at most 128 visits of each node below a `#`, 20 to 40 ns each.
 //!
 //! Among millions of filters nearly all time goes to cache misses, two for each node on the way that is not among the
 //! busiest, and to as many misses of the translation of addresses: with huge pages for the allocator (glibc's tunable
 //! `glibc.malloc.hugetlb=1`) insertions in random order are about a fifth faster.
 //!
-//! `bench/run.sh index` of the repository measures all of this, beside other indexes; `examples/interest.rs` what nodes tell each
-//! other.
+//! `bench/run.sh index` of the repository measures all of this, beside other indexes; `examples/interest.rs` what nodes
+//! tell each other.
 //!
 //! # Invariants
 //!
@@ -156,11 +156,11 @@
 //!
 //! # Modules
 //!
-//! From the bottom: `arena` (fixed-size slots), `heap` (blocks of many sizes), `table` (hashes to ids), `interner` (rows
-//! stored once), `words` and `labels` (levels as ids), `targets` (sets), `node`, `tree` (shape and the three walks, for one
-//! thread), `lock` and `shards` (trees for many threads), `regions` (generations); on these [`index`], [`pattern`],
-//! [`prefix`], and on them [`exchange`], [`mod@router`], [`owners`], [`feed`]. [`cache`], [`mod@matches`], [`store`], [`algebra`] and
-//! [`mod@summary`] stand alone.
+//! From the bottom: `arena` (fixed-size slots), `heap` (blocks of many sizes), `table` (hashes to ids), `interner`
+//! (rows stored once), `words` and `labels` (levels as ids), `targets` (sets), `node`, `tree` (shape and the three
+//! walks, for one thread), `lock` and `shards` (trees for many threads), `regions` (generations); on these [`index`],
+//! [`pattern`], [`prefix`], and on them [`exchange`], [`mod@router`], [`owners`], [`feed`]. [`cache`], [`mod@matches`],
+//! [`store`], [`algebra`] and [`mod@summary`] stand alone.
 //!
 //! # How to change it
 //!

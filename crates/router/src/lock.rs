@@ -1,8 +1,8 @@
 //! The lock of a tree: many readers, or one writer.
 //!
-//! Where threads are many, readers must not write to one cache line, which would go from core to core with each look-up: so
-//! there the lock is in eight parts, of which a reader takes its thread's and a writer all. That costs a writer about
-//! 100 ns, and gains nothing while two threads read; so with few cores it is an ordinary lock.
+//! Where threads are many, readers must not write to one cache line, which would go from core to core with each
+//! look-up: so there the lock is in eight parts, of which a reader takes its thread's and a writer all. That costs a
+//! writer about 100 ns, and gains nothing while two threads read; so with few cores it is an ordinary lock.
 
 use std::sync::OnceLock;
 

@@ -36,8 +36,8 @@ const KIND_SETS: u32 = 3;
 /// ```
 ///
 /// With kind one, `first` and `second` are the target and its options; with kind sets, the set of the filter that ends
-/// here and of the one that ends in `#` below, or [`NO_SET`]. A branch without targets, which most are, repeats here what a
-/// look-up needs of its [`Branch`], so as not to read it.
+/// here and of the one that ends in `#` below, or [`NO_SET`]. A branch without targets, which most are, repeats here
+/// what a look-up needs of its [`Branch`], so as not to read it.
 ///
 /// Bit `many` says that a child's label starts with the wildcard for many words, which is found as a literal word is.
 ///

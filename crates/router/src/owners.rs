@@ -11,8 +11,8 @@ use crate::index::{FilterId, Index, TargetId};
 
 /// All routes of one owner in an [`Index`].
 ///
-/// **Invariant:** the target's entries in the index are those held here. So nobody else may insert or remove filters for
-/// this target, and it is always used with the same index.
+/// **Invariant:** the target's entries in the index are those held here. So nobody else may insert or remove filters
+/// for this target, and it is always used with the same index.
 pub struct OwnedRoutes {
     target: TargetId,
     options: u32,

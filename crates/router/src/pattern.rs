@@ -27,8 +27,8 @@ pub enum PatternError {
 /// A topic pattern: what the binding key of a topic exchange is (AMQP 0-9-1 §3.1.3.3).
 ///
 /// Patterns and keys are rows of words divided by `.`. A word that is `*` stands for any one word, one that is `#` for
-/// any number of words, none included; either may occur anywhere and often. Everything else is literal: `a*` is a word of
-/// two bytes, and `+` means nothing. Bytes need not be UTF-8.
+/// any number of words, none included; either may occur anywhere and often. Everything else is literal: `a*` is a word
+/// of two bytes, and `+` means nothing. Bytes need not be UTF-8.
 ///
 /// As in RabbitMQ, empty words are words (`a..b` has three, `.` has two), but the empty text has none: the empty
 /// pattern matches the empty key alone, `#` matches it too, and `*` does not.
@@ -58,10 +58,11 @@ impl<'a> RoutingPattern<'a> {
         self.0
     }
 
-    /// The one way to write what this pattern matches: in each run of wildcards all `*` come first, and one `#` at most.
+    /// The one way to write what this pattern matches: in each run of wildcards all `*` come first, and one `#` at
+    /// most.
     ///
-    /// So `#.#` becomes `#`, and `#.*.#` becomes `*.#`. Whoever keeps patterns apart that [`PatternTree`] does not counts
-    /// them by this. Cost: one pass; allocates for long patterns and for those that change.
+    /// So `#.#` becomes `#`, and `#.*.#` becomes `*.#`. Whoever keeps patterns apart that [`PatternTree`] does not
+    /// counts them by this. Cost: one pass; allocates for long patterns and for those that change.
     pub fn normalized(self) -> Cow<'a, [u8]> {
         let Path { mut levels, is_below } = self.path();
         if is_below {
@@ -98,18 +99,18 @@ pub(crate) fn words_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Topic patterns to targets, for one owner: what a topic exchange is.
 ///
-/// The tree is the one that MQTT filters are kept in (see the crate's documentation): shared beginnings are stored once,
-/// chains are folded, the wildcard `#` inside a pattern is one more word of a label.
+/// The tree is the one that MQTT filters are kept in (see the crate's documentation): shared beginnings are stored
+/// once, chains are folded, the wildcard `#` inside a pattern is one more word of a label.
 ///
-/// **Patterns are held by their normalised form.** `#.#` and `#` are one pattern here: inserting the second for a target
-/// replaces the first's options, and removing either removes it. An exchange, where they are two bindings, counts
-/// bindings by [`RoutingPattern::normalized`].
+/// **Patterns are held by their normalised form.** `#.#` and `#` are one pattern here: inserting the second for a
+/// target replaces the first's options, and removing either removes it. An exchange, where they are two bindings,
+/// counts bindings by [`RoutingPattern::normalized`].
 ///
 /// # Cost
 /// `insert` and `remove` take a step per word, make or unmake two nodes at most, and O(log n) in the pattern's own
-/// targets. `matches` visits each node whose words match a beginning of the key; below a `#` inside a pattern it does so
-/// for each word of the key at which the node can begin, once. So no key costs more than its words times the words of
-/// the patterns held, and an ordinary one little more than what it matches.
+/// targets. `matches` visits each node whose words match a beginning of the key; below a `#` inside a pattern it does
+/// so for each word of the key at which the node can begin, once. So no key costs more than its words times the words
+/// of the patterns held, and an ordinary one little more than what it matches.
 pub struct PatternTree {
     tree: Tree,
 }

@@ -26,8 +26,8 @@ const LONG_DEPTH: usize = 1;
 ///
 /// # Cost
 /// A look-up reads two of sixteen trees at most, one after another under their read locks, and takes a step for each
-/// prefix that matches or forks from one, never more than the text's bytes. It allocates nothing but room in `out`. A change
-/// takes the write lock of one tree and a step for each byte of the prefix.
+/// prefix that matches or forks from one, never more than the text's bytes. It allocates nothing but room in `out`. A
+/// change takes the write lock of one tree and a step for each byte of the prefix.
 pub struct PrefixIndex {
     shards: Shards,
     regions: RegionTable,

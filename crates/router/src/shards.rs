@@ -23,8 +23,8 @@ const DEPTHS: usize = 3;
 #[repr(align(128))]
 struct Shard(Lock<Tree>);
 
-/// Filters of one shard by depth, or a few more while one is being removed, on a cache line of its own: readers' locks are
-/// written all the time, these only when a filter comes or goes.
+/// Filters of one shard by depth, or a few more while one is being removed, on a cache line of its own: readers' locks
+/// are written all the time, these only when a filter comes or goes.
 #[repr(align(64))]
 #[derive(Default)]
 struct Counts([AtomicUsize; DEPTHS]);
@@ -40,8 +40,8 @@ pub(crate) struct ShardPlace {
 
 /// Sixteen trees.
 ///
-/// **Invariant:** a filter is counted before the lock of its insertion is released, and no longer only after it is gone. So
-/// a look-up that must see a filter, because its insertion has returned, does not pass the shard by.
+/// **Invariant:** a filter is counted before the lock of its insertion is released, and no longer only after it is
+/// gone. So a look-up that must see a filter, because its insertion has returned, does not pass the shard by.
 pub(crate) struct Shards {
     shards: Box<[Shard; SHARDS]>,
     counts: Box<[Counts; SHARDS]>,

@@ -19,15 +19,15 @@
 //!
 //! 3. Filters that the steps have covered from elsewhere are dropped.
 //!
-//! A filter is thought to be of as much interest as its literal levels leave open. Behind each beginning there are thought
-//! to be more words than filters name there: three for two that are named, 60 for 20, 900,000 for 100,000, and 64 at least
-//! at the first level; naming one divides the interest by that number, and a `#` doubles it. For the words of which there are many are ids, and other
-//! regions have others; those of which there are few are mostly the same everywhere. Topics that are really published
-//! are not known here; whoever knows them may choose better.
+//! A filter is thought to be of as much interest as its literal levels leave open. Behind each beginning there are
+//! thought to be more words than filters name there: three for two that are named, 60 for 20, 900,000 for 100,000, and
+//! 64 at least at the first level; naming one divides the interest by that number, and a `#` doubles it. For the words
+//! of which there are many are ids, and other regions have others; those of which there are few are mostly the same
+//! everywhere. Topics that are really published are not known here; whoever knows them may choose better.
 //!
-//! The best step may save far more than is needed, or make earlier ones needless. If more than half of the budget is left
-//! unused, two other plans are tried, one without such steps, one that begins with the levels at which most differ; of
-//! the three results the one of least interest is the summary.
+//! The best step may save far more than is needed, or make earlier ones needless. If more than half of the budget is
+//! left unused, two other plans are tried, one without such steps, one that begins with the levels at which most
+//! differ; of the three results the one of least interest is the summary.
 //!
 //! The same set gives the same summary, in whatever order it comes. Reserved topics (`$SYS/…`) are never reached by a
 //! leading wildcard [MQTT-4.7.2-1], so each reserved first level keeps at least one filter of its own.
@@ -73,8 +73,8 @@ pub struct TooSmall {
 
 /// Finds filters that cover all of `filters` in `budget`.
 ///
-/// Cost: sorts the filters, builds a trie of about 80 bytes for each node of it, and takes a step or two for each level of
-/// each filter, however many cover each other; if something has to be given up, that again for each level, and up to
+/// Cost: sorts the filters, builds a trie of about 80 bytes for each node of it, and takes a step or two for each level
+/// of each filter, however many cover each other; if something has to be given up, that again for each level, and up to
 /// three times. A second to some ten for a million filters; meant for a thread that has the time.
 ///
 /// # Errors

@@ -1,46 +1,51 @@
-//! A hash table of 27-bit ids that grows and shrinks a little at a time.
+//! A hash table of 27-bit ids that grows and shrinks a little at a time, at some five bytes an id.
 //!
 //! The table stores no keys: whoever owns an id can say what its key is. It is a linear-hashed row of segments, each an
-//! open-addressed array of groups of eight slots, a group being one cache line:
+//! open-addressed array of groups of sixteen slots, a group being one cache line. A slot has an id and as much of the
+//! hash as fits beside it:
 //!
 //! ```text
-//! hash  63 ....... 46 | 45 ....... 32 | 31 ....... 27 | the rest is of no use
-//!        group in the   segment: the    more of the
-//!        segment        low L or L+1    segment
-//!                       bits
-//! group  8 x the upper half of a hash, 8 x (5 more bits of it, 27 of the id)
+//! hash  31 ....... D+R | D+R-1 ....... D | D-1 ....... 0
+//!        not kept        kept              the segment
+//! slot  31 ....... 32-R | 31-R ...... 0                   empty: all ones; removed: all ones but the last
+//!        kept of the      id
+//!        hash
 //! ```
 //!
-//! An id is in the first group from its home on that had room. A search compares a group's eight hashes at once, without a
-//! branch for each, and nine searches in ten end in the first group: so the processor can foresee its way, and goes on
-//! to what the id leads to while the group is on its way from memory.
+//! D bits lead to a segment; R is what its ids leave of 32. Sixty thousand ids leave 15 bits, sixty million 6.
 //!
-//! The group has all that the table uses of a hash. So a segment is rebuilt, split or merged without a look at what
-//! the ids stand for, which lies all over the memory.
+//! An id is in the first group from its home on that had room. A search compares a group's sixteen slots at once,
+//! without a branch for each, and most searches end in the first group: so the processor can foresee its way, and goes
+//! on to what the id leads to while the group is on its way from memory.
+//!
+//! When a segment is split, the first bit kept says which ids go, and is then known of all: so splits, merges and
+//! rebuilds look at nothing but slots. If ids are dense, then as often as the segments double in number and D grows by
+//! one, the ids need one bit more, and R falls by one: no bit is missing. If they are not, a segment may run short of
+//! bits; then its hashes are asked of whoever owns the ids.
 //!
 //! When the segments hold 1,024 ids each on average, one of them is split in two; when they hold 256, two are merged. A
 //! full segment is rebuilt a quarter larger. So no change moves more than some 2,500 slots, which lie side by side, and
-//! eight bytes a slot at 64 to 80 % occupancy are all there is to pay for an id.
+//! four bytes a slot at 70 to 87 % occupancy are all there is to pay for an id.
 
 /// Ids below this one can be stored.
-pub(crate) const ID_LIMIT: u32 = (1 << ID_BITS) - 2;
+pub(crate) const ID_LIMIT: u32 = (1 << ID_BITS_MAX) - 2;
 
-const ID_BITS: u32 = 27;
-const ID_MASK: u32 = (1 << ID_BITS) - 1;
+/// Bits of the widest id.
+const ID_BITS_MAX: u32 = 27;
+
+/// Bits that every segment has for ids, so that the first few ids do not widen it again and again.
+const ID_BITS_MIN: u32 = 12;
 
 /// Slots in a group.
-const GROUP_SLOTS: usize = 8;
+const GROUP_SLOTS: usize = 16;
 
-/// Bits of the hash that choose the group in a segment.
-const PLACE_BITS: u32 = 18;
+/// A segment with fewer bits of its hashes is given more, if ids leave more.
+const FEW_HASH_BITS: u32 = 8;
 
-/// Bits of the hash's upper half that choose the segment, before those beside the id do.
-const SEGMENT_BITS: u32 = 32 - PLACE_BITS;
-
-/// A slot never used since the segment was built: a search ends here.
+/// A slot never used since the segment was built.
 const EMPTY: u32 = u32::MAX;
 
-/// A slot whose id was removed: a search goes on.
+/// A slot whose id was removed.
 const REMOVED: u32 = u32::MAX - 1;
 
 /// Ids per segment, on average, above which a segment is split.
@@ -49,20 +54,20 @@ const SPLIT_LOAD: usize = 1024;
 /// Ids per segment, on average, below which two segments are merged.
 const MERGE_LOAD: usize = 256;
 
+/// Slots are filled from the first on: while the last one is empty, the group was never full.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Group {
-    /// The upper halves of hashes; where there is no id, anything.
-    highs: [u32; GROUP_SLOTS],
-    slots: [u32; GROUP_SLOTS],
-}
+struct Group([u32; GROUP_SLOTS]);
 
-#[derive(Default)]
 struct Segment {
     groups: Box<[Group]>,
     live_count: u32,
     /// Slots that are not [`EMPTY`].
     used_count: u32,
+    /// Bits of the hash that lead here.
+    depth: u32,
+    /// Bits of a slot that are the id's.
+    id_bits: u32,
 }
 
 /// Ids by hash.
@@ -71,69 +76,87 @@ pub(crate) struct Table {
     live_count: usize,
 }
 
-/// An id with what is kept of its hash.
+/// An id with what is known of its hash.
 #[derive(Clone, Copy)]
 struct Held {
-    high: u32,
-    slot: u32,
+    hash: u32,
+    id: u32,
 }
 
-impl Held {
-    #[inline]
-    const fn new(hash: u64, id: u32) -> Self {
-        Self { high: (hash >> 32) as u32, slot: hash as u32 & !ID_MASK | id }
-    }
-
-    /// The hash, as far as it matters.
-    #[inline]
-    const fn hash(self) -> u64 {
-        (self.high as u64) << 32 | self.slot as u64
-    }
-}
-
-/// Where a search for `hash` starts in a segment of `len` groups.
+/// What the table uses of a hash.
 #[inline]
-const fn home_of(hash: u64, len: usize) -> usize {
-    (((hash >> (64 - PLACE_BITS)) * len as u64) >> PLACE_BITS) as usize
+const fn short(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// Bits that a segment with this id has for ids: so many that the id is neither of the two marks.
+const fn bits_for(id: u32) -> u32 {
+    let bits = u32::BITS - (id + 2).leading_zeros();
+    if bits < ID_BITS_MIN { ID_BITS_MIN } else { bits }
+}
+
+/// Bits that a segment with these has for ids.
+fn bits_for_all(held: &[Held]) -> u32 {
+    bits_for(held.iter().map(|held| held.id).max().unwrap_or(0))
 }
 
 impl Group {
-    const UNUSED: Self = Self { highs: [0; GROUP_SLOTS], slots: [EMPTY; GROUP_SLOTS] };
+    const UNUSED: Self = Self([EMPTY; GROUP_SLOTS]);
 
-    /// A bit for each slot with this half of a hash; the ids of some may have been removed.
+    /// A bit for each slot whose hash bits are these; some may be empty or removed.
     #[inline]
-    fn candidates(&self, high: u32) -> u32 {
-        let bit = |(at, held): (u32, u32)| if held == high { 1 << at } else { 0 };
-        (0..).zip(self.highs).map(bit).fold(0, |bits, bit| bits | bit)
+    fn candidates(&self, tag: u32, tag_mask: u32) -> u32 {
+        let bit = |(at, slot): (u32, u32)| if slot & tag_mask == tag { 1 << at } else { 0 };
+        (0..).zip(self.0).map(bit).fold(0, |bits, bit| bits | bit)
     }
 
     #[inline]
-    fn has_empty(&self) -> bool {
-        self.slots.contains(&EMPTY)
+    const fn was_full(&self) -> bool {
+        self.0[GROUP_SLOTS - 1] != EMPTY
     }
 }
 
 impl Segment {
-    /// A segment of these slots with room for some more.
-    fn build(kept: &[Held]) -> Self {
-        let groups = (kept.len() * 25 / 16).max(1).div_ceil(GROUP_SLOTS);
+    /// A segment of these, of whose hashes `known_bits` are known, with room for some more.
+    fn build(held: &[Held], depth: u32, known_bits: u32) -> Self {
+        let id_bits = bits_for_all(held).max(u32::BITS + depth - known_bits);
+        let groups = (held.len() * 10 / 7).max(1).div_ceil(GROUP_SLOTS);
         let groups = vec![Group::UNUSED; groups].into_boxed_slice();
-        let mut segment = Self { groups, live_count: 0, used_count: 0 };
-        kept.iter().for_each(|&held| segment.insert(held));
+        let mut segment = Self { groups, live_count: 0, used_count: 0, depth, id_bits };
+        held.iter().for_each(|&held| segment.insert(held));
         segment
     }
 
-    fn live(&self) -> impl Iterator<Item = Held> {
-        let held = |group: &Group| group.highs.into_iter().zip(group.slots);
+    /// All ids, with what is known of their hashes; `number` is the segment's.
+    fn held(&self, number: usize) -> impl Iterator<Item = Held> {
+        let (id_bits, depth) = (self.id_bits, self.depth);
+        let low = number as u32;
         self.groups
             .iter()
-            .flat_map(held)
-            .map(|(high, slot)| Held { high, slot })
-            .filter(|held| held.slot < REMOVED)
+            .flat_map(|group| group.0)
+            .filter(|&slot| slot < REMOVED)
+            .map(move |slot| Held { hash: slot >> id_bits << depth | low, id: slot & !(u32::MAX << id_bits) })
+    }
+
+    /// Bits of a hash that are known of all ids, those that led here included.
+    const fn known_bits(&self) -> u32 {
+        self.depth + u32::BITS - self.id_bits
     }
 
     const fn slot_count(&self) -> usize {
         self.groups.len() * GROUP_SLOTS
+    }
+
+    /// What slots with this hash have beside the id.
+    #[inline]
+    const fn tag_of(&self, hash: u32) -> u32 {
+        hash >> self.depth << self.id_bits
+    }
+
+    /// Where a search for ids with this tag starts.
+    #[inline]
+    const fn home_of(&self, tag: u32) -> usize {
+        ((tag as u64 * self.groups.len() as u64) >> u32::BITS) as usize
     }
 
     /// The group behind another.
@@ -142,59 +165,62 @@ impl Segment {
         if at + 1 == self.groups.len() { 0 } else { at + 1 }
     }
 
-    /// Group and slot of the first id with this hash that `is_it` accepts.
+    /// Group, place and id of the first with this hash that `is_it` accepts.
     #[inline]
-    fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<(usize, usize)> {
-        let mut at = home_of(hash, self.groups.len());
-        // A segment always has empty slots, so the search ends.
+    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<(usize, usize, u32)> {
+        let tag_mask = u32::MAX << self.id_bits;
+        let tag = self.tag_of(hash);
+        let mut at = self.home_of(tag);
+        // An eighth of the slots is empty, so there is a group that was never full.
         loop {
             let group = self.groups.get(at)?;
-            let mut candidates = group.candidates((hash >> 32) as u32);
+            let mut candidates = group.candidates(tag, tag_mask);
             while candidates != 0 {
                 let place = candidates.trailing_zeros() as usize;
-                let id = group.slots[place] & ID_MASK;
-                if id < ID_LIMIT && is_it(id) {
-                    return Some((at, place));
+                let slot = group.0[place];
+                let id = slot & !tag_mask;
+                if slot < REMOVED && is_it(id) {
+                    return Some((at, place, id));
                 }
                 candidates &= candidates - 1;
             }
-            if group.has_empty() {
+            if !group.was_full() {
                 return None;
             }
             at = self.next(at);
         }
     }
 
-    /// Whether a fifth of the slots stay empty if one more is used.
-    const fn has_room(&self) -> bool {
-        (self.used_count as usize + 1) * 5 <= self.slot_count() * 4
+    /// Whether an id can be stored, and an eighth of the slots stays empty.
+    const fn has_room(&self, id: u32) -> bool {
+        (self.used_count as usize + 1) * 8 <= self.slot_count() * 7 && bits_for(id) <= self.id_bits
     }
 
     /// Stores an id, for which there is room.
     fn insert(&mut self, held: Held) {
-        let mut at = home_of(held.hash(), self.groups.len());
+        let tag = self.tag_of(held.hash);
+        let mut at = self.home_of(tag);
         let place = loop {
-            if let Some(place) = self.groups[at].slots.iter().position(|&slot| slot >= REMOVED) {
+            if let Some(place) = self.groups[at].0.iter().position(|&slot| slot >= REMOVED) {
                 break place;
             }
             at = self.next(at);
         };
-        let group = &mut self.groups[at];
-        self.used_count += u32::from(group.slots[place] == EMPTY);
+        let slot = &mut self.groups[at].0[place];
+        self.used_count += u32::from(*slot == EMPTY);
         self.live_count += 1;
-        group.highs[place] = held.high;
-        group.slots[place] = held.slot;
+        *slot = tag | held.id;
     }
 
-    fn remove_at(&mut self, (at, place): (usize, usize)) {
+    fn remove_at(&mut self, at: usize, place: usize) {
         self.live_count -= 1;
         let group = &mut self.groups[at];
-        if group.has_empty() {
+        if group.was_full() {
+            group.0[place] = REMOVED;
+        } else {
             // Every search that comes here ends here.
             self.used_count -= 1;
-            group.slots[place] = EMPTY;
-        } else {
-            group.slots[place] = REMOVED;
+            group.0[place] = EMPTY;
         }
     }
 }
@@ -205,96 +231,110 @@ impl Table {
         Self { segments: Vec::new(), live_count: 0 }
     }
 
-    /// The id with this hash that `is_it` accepts. `is_it` may see ids of other keys too: it must compare the whole key.
+    /// The id with this hash that `is_it` accepts. `is_it` may see ids of other keys too: it must compare the whole
+    /// key.
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.segments.is_empty() {
             return None;
         }
-        let segment = &self.segments[self.segment_of(hash)];
-        segment.find(hash, is_it).map(|(at, place)| segment.groups[at].slots[place] & ID_MASK)
+        let hash = short(hash);
+        let (.., id) = self.segments[self.segment_of(hash)].find(hash, is_it)?;
+        Some(id)
     }
 
-    /// Adds an id that is not there.
-    pub(crate) fn insert(&mut self, hash: u64, id: u32) {
+    /// Adds an id that is not there. `hash_of` gives the hash of any id in the table.
+    pub(crate) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
         debug_assert!(id < ID_LIMIT);
         if self.live_count >= self.segments.len() * SPLIT_LOAD {
-            self.split();
+            self.split(&hash_of);
         }
-        let at = self.segment_of(hash);
-        let segment = &mut self.segments[at];
-        let held = Held::new(hash, id);
-        if segment.has_room() {
+        let held = Held { hash: short(hash), id };
+        let number = self.segment_of(held.hash);
+        let segment = &mut self.segments[number];
+        if segment.has_room(id) {
             segment.insert(held);
         } else {
-            let mut kept = Vec::with_capacity(segment.live_count as usize + 1);
-            kept.extend(segment.live());
-            kept.push(held);
-            *segment = Segment::build(&kept);
+            let mut all = Vec::with_capacity(segment.live_count as usize + 1);
+            all.extend(segment.held(number));
+            all.push(held);
+            *segment = Segment::build(&all, segment.depth, segment.known_bits());
         }
         self.live_count += 1;
     }
 
     /// Removes an id that is there.
     pub(crate) fn remove(&mut self, hash: u64, id: u32) {
-        let at = self.segment_of(hash);
-        let segment = &mut self.segments[at];
-        let place =
+        let hash = short(hash);
+        let number = self.segment_of(hash);
+        let segment = &mut self.segments[number];
+        let (at, place, _) =
             segment.find(hash, |other| other == id).expect("an id is removed by the hash it was added with");
-        segment.remove_at(place);
+        segment.remove_at(at, place);
         self.live_count -= 1;
         if self.live_count == 0 {
             *self = Self::new();
-        } else if self.live_count < self.segments.len() * MERGE_LOAD && self.segments.len() > 1 {
+            return;
+        }
+        if self.live_count < self.segments.len() * MERGE_LOAD && self.segments.len() > 1 {
             self.merge();
-        } else {
-            let segment = &mut self.segments[at];
-            if (segment.live_count as usize) * 4 < segment.slot_count() && segment.groups.len() > 2 {
-                *segment = Segment::build(&segment.live().collect::<Vec<_>>());
-            }
+            return;
+        }
+        let segment = &mut self.segments[number];
+        if (segment.live_count as usize) * 4 < segment.slot_count() && segment.groups.len() > 1 {
+            let all: Vec<_> = segment.held(number).collect();
+            *segment = Segment::build(&all, segment.depth, segment.known_bits());
         }
     }
 
-    /// Puts `new` in the place of `old`, which has the same hash.
-    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) {
-        let at = self.segment_of(hash);
-        let segment = &mut self.segments[at];
-        let (at, place) = segment
-            .find(hash, |other| other == old)
+    /// Puts `new` in the place of `old`, which has the same hash. `hash_of` is as for [`insert`](Self::insert).
+    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32, hash_of: impl Fn(u32) -> u64) {
+        let number = self.segment_of(short(hash));
+        let segment = &mut self.segments[number];
+        if bits_for(new) > segment.id_bits {
+            self.remove(hash, old);
+            return self.insert(hash, new, hash_of);
+        }
+        let (at, place, _) = segment
+            .find(short(hash), |other| other == old)
             .expect("an id is replaced by the hash it was added with");
-        segment.groups[at].slots[place] = Held::new(hash, new).slot;
+        segment.groups[at].0[place] = segment.tag_of(short(hash)) | new;
     }
 
     /// Bytes held, used or not.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots: usize = self.segments.iter().map(Segment::slot_count).sum();
-        slots * size_of::<Held>() + self.segments.capacity() * size_of::<Segment>()
+        slots * size_of::<u32>() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// The segment of a hash.
+    /// The segment of a hash, of which as many bits must be known as lead to a segment.
     #[inline]
-    fn segment_of(&self, hash: u64) -> usize {
+    fn segment_of(&self, hash: u32) -> usize {
         let count = self.segments.len();
         let mask = count.next_power_of_two() - 1;
-        let low = (hash >> 32) as usize & ((1 << SEGMENT_BITS) - 1);
-        let high = (hash as u32 >> ID_BITS) as usize;
-        let at = (low | (high << SEGMENT_BITS)) & mask;
+        let at = hash as usize & mask;
         if at < count { at } else { at & (mask >> 1) }
     }
 
     /// Adds a segment and moves to it what belongs there, all from one other.
-    fn split(&mut self) {
+    fn split(&mut self, hash_of: &impl Fn(u32) -> u64) {
         let new = self.segments.len();
-        self.segments.push(Segment::default());
         if new == 0 {
-            self.segments[0] = Segment::build(&[]);
+            self.segments.push(Segment::build(&[], 0, u32::BITS));
             return;
         }
-        let old = new - (new + 1).next_power_of_two() / 2;
-        let (stay, go): (Vec<_>, Vec<_>) =
-            self.segments[old].live().partition(|held| self.segment_of(held.hash()) == old);
-        self.segments[old] = Segment::build(&stay);
-        self.segments[new] = Segment::build(&go);
+        let half = (new + 1).next_power_of_two() / 2;
+        let old = new - half;
+        let segment = &self.segments[old];
+        let mut all: Vec<_> = segment.held(old).collect();
+        let (depth, mut known_bits) = (segment.depth + 1, segment.known_bits());
+        if known_bits - depth < FEW_HASH_BITS.min(u32::BITS - bits_for_all(&all)) {
+            all.iter_mut().for_each(|held| held.hash = short(hash_of(held.id)));
+            known_bits = u32::BITS;
+        }
+        let (go, stay): (Vec<_>, Vec<_>) = all.into_iter().partition(|held| held.hash as usize & half != 0);
+        self.segments[old] = Segment::build(&stay, depth, known_bits);
+        self.segments.push(Segment::build(&go, depth, known_bits));
     }
 
     /// Takes the last segment away again.
@@ -302,8 +342,10 @@ impl Table {
         let last = self.segments.pop().expect("merged only when there are two");
         let count = self.segments.len();
         let into = count - (count + 1).next_power_of_two() / 2;
-        let kept: Vec<_> = self.segments[into].live().chain(last.live()).collect();
-        self.segments[into] = Segment::build(&kept);
+        let segment = &self.segments[into];
+        let all: Vec<_> = segment.held(into).chain(last.held(count)).collect();
+        let known_bits = segment.known_bits().min(last.known_bits());
+        self.segments[into] = Segment::build(&all, segment.depth - 1, known_bits);
         if self.segments.capacity() > 4 * self.segments.len() {
             self.segments.shrink_to(2 * self.segments.len());
         }
@@ -323,11 +365,11 @@ mod tests {
         const IDS: u32 = 60_000;
         let mut table = Table::new();
         for id in 0..IDS {
-            table.insert(hash(id), id);
+            table.insert(hash(id), id, hash);
             assert!(found(&table, id) && !found(&table, id + 1));
         }
         assert!((0..IDS).all(|id| found(&table, id)));
-        assert!(table.memory_bytes() < 14 * IDS as usize, "{} bytes", table.memory_bytes());
+        assert!(table.memory_bytes() < 6 * IDS as usize, "{} bytes", table.memory_bytes());
         // An odd factor takes every id once, in another order.
         for id in (0..IDS).map(|n| n * 7919 % IDS) {
             table.remove(hash(id), id);
@@ -344,7 +386,7 @@ mod tests {
         let mut table = Table::new();
         let longest = |table: &Table| table.segments.iter().map(Segment::slot_count).max();
         for id in 0..100_000 {
-            table.insert(seeds.hash_pair(1, id), id);
+            table.insert(seeds.hash_pair(1, id), id, |id| seeds.hash_pair(1, id));
             if id % 1000 == 0 {
                 assert!(longest(&table).unwrap() < SLOTS_MAX);
             }
@@ -357,13 +399,47 @@ mod tests {
         }
     }
 
+    /// A high id leaves few bits of a hash, which lead to few segments; when there are many, more bits are asked for.
+    #[test]
+    fn a_table_that_was_sparse_has_short_searches() {
+        let seeds = Seeds::new();
+        let hash = |id| seeds.hash_pair(1, id);
+        let mut table = Table::new();
+        let ids = || (ID_LIMIT - 8..ID_LIMIT).chain(100_000..400_000);
+        for id in ids() {
+            table.insert(hash(id), id, hash);
+        }
+        let mut seen_count = 0;
+        for id in ids() {
+            let found = table.find(hash(id), |other| {
+                seen_count += 1;
+                other == id
+            });
+            assert_eq!(found, Some(id));
+        }
+        assert!(seen_count < 2 * table.live_count, "{seen_count} looked at");
+    }
+
+    #[test]
+    fn an_id_gives_way_to_a_far_greater_one() {
+        const FAR: u32 = 100_000_000;
+        let seeds = Seeds::new();
+        let hash = |id| seeds.hash_pair(1, id % FAR);
+        let mut table = Table::new();
+        (0..100).for_each(|id| table.insert(hash(id), id, hash));
+        (0..100).for_each(|id| table.replace(hash(id), id, FAR + id, hash));
+        for id in 0..100 {
+            assert_eq!(table.find(hash(id), |other| other % FAR == id), Some(FAR + id));
+        }
+    }
+
     #[test]
     fn ids_with_one_hash_are_told_apart() {
         let mut table = Table::new();
         for id in 0..500 {
-            table.insert(42, id);
+            table.insert(42, id, |_| 42);
         }
-        table.replace(42, 7, 700);
+        table.replace(42, 7, 700, |_| 42);
         for id in (0..500).filter(|&id| id != 7).chain([700]) {
             assert_eq!(table.find(42, |other| other == id), Some(id));
         }

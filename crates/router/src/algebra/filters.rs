@@ -5,8 +5,8 @@ use meridian_types::limits::STRING_BYTES_MAX;
 
 /// Whether every topic that `special` matches is matched by `general` (MQTT 5.0 §4.7).
 ///
-/// Different filters cover each other in two cases, because no topic is empty: `#` and `+/#`, `/#` and `/+/#`. Cost: one
-/// pass over both, no allocation.
+/// Different filters cover each other in two cases, because no topic is empty: `#` and `+/#`, `/#` and `/+/#`. Cost:
+/// one pass over both, no allocation.
 ///
 /// ```
 /// use meridian_router::algebra::covers;

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The first must be what `special` starts with, the last what it ends with, each other one is looked for behind the
-//! one before, and the earliest place is the best. No stretch may reach over a `#` of `special`: where it does, words can
-//! be put there that are in no pattern and so fit nothing. A gap counts a `#` of `special` as no words, since it may be
-//! none. For each `#` of `special` at most one of these is asked, so together they are exact: if a place is refused, there is a
-//! key that `special` matches and `general` does not.
+//! one before, and the earliest place is the best. No stretch may reach over a `#` of `special`: where it does, words
+//! can be put there that are in no pattern and so fit nothing. A gap counts a `#` of `special` as no words, since it
+//! may be none. For each `#` of `special` at most one of these is asked, so together they are exact: if a place is
+//! refused, there is a key that `special` matches and `general` does not.
 
 use smallvec::SmallVec;
 

@@ -60,6 +60,10 @@ struct Links {
 }
 
 impl Record {
+    fn identity(&self) -> Identity<'_> {
+        Identity { source: self.source, to: self.to, block: &self.block }
+    }
+
     pub(super) fn key(&self) -> &[u8] {
         arguments::key_of(&self.block)
     }
@@ -85,8 +89,20 @@ impl arena::Slot for RecordSlot {
     }
 }
 
+/// The hash by which a binding is found as the first of its target.
+fn target_hash<'a>(records: &'a Arena<RecordSlot>, hasher: &'a RandomState) -> impl Fn(u32) -> u64 + 'a {
+    |id| hasher.hash_one(record_of(records, id).to)
+}
+
+fn record_of(records: &Arena<RecordSlot>, id: u32) -> &Record {
+    match records.get(id) {
+        RecordSlot::Used(record) => record,
+        RecordSlot::Free(_) => unreachable!("only live bindings are referred to"),
+    }
+}
+
 /// What identifies a binding.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Identity<'a> {
     pub(super) source: u32,
     pub(super) to: u32,
@@ -210,10 +226,7 @@ impl Registry {
     }
 
     pub(super) fn record(&self, id: u32) -> &Record {
-        match self.records.get(id) {
-            RecordSlot::Used(record) => record,
-            RecordSlot::Free(_) => unreachable!("only live bindings are referred to"),
-        }
+        record_of(&self.records, id)
     }
 
     pub(super) fn record_mut(&mut self, id: u32) -> &mut Record {
@@ -225,12 +238,8 @@ impl Registry {
 
     /// The binding with this identity, and the identity's hash.
     pub(super) fn find(&self, identity: Identity<'_>) -> (Option<u32>, u64) {
-        let Identity { source, to, block } = identity;
-        let hash = self.hash_of(identity);
-        let is_it = |id| {
-            let record = self.record(id);
-            (record.source, record.to) == (source, to) && *record.block == *block
-        };
+        let hash = self.hasher.hash_one(identity);
+        let is_it = |id| self.record(id).identity() == identity;
         (self.by_identity.find(hash, is_it), hash)
     }
 
@@ -249,7 +258,8 @@ impl Registry {
             by_destination: UNLINKED,
         }));
         self.record_count += 1;
-        self.by_identity.insert(hash, id);
+        let Self { records, by_identity, hasher, .. } = self;
+        by_identity.insert(hash, id, |id| hasher.hash_one(record_of(records, id).identity()));
         self.link(id, source, to);
         id
     }
@@ -257,8 +267,7 @@ impl Registry {
     /// Forgets a binding, and gives what was known of it.
     pub(super) fn remove(&mut self, id: u32) -> Record {
         self.unlink(id);
-        let Record { source, to, ref block, .. } = *self.record(id);
-        let hash = self.hash_of(Identity { source, to, block });
+        let hash = self.hasher.hash_one(self.record(id).identity());
         self.by_identity.remove(hash, id);
         let slot = std::mem::replace(self.records.get_mut(id), RecordSlot::Free(NONE));
         self.records.remove(id);
@@ -352,10 +361,6 @@ impl Registry {
         self.text_bytes
     }
 
-    fn hash_of(&self, Identity { source, to, block }: Identity<'_>) -> u64 {
-        self.hasher.hash_one((source, to, block))
-    }
-
     fn hash_of_target(&self, target: u32) -> u64 {
         self.hasher.hash_one(target)
     }
@@ -385,11 +390,13 @@ impl Registry {
         let hash = self.hash_of_target(target);
         match self.first_to_target(target) {
             Some(first) => {
-                self.by_target.replace(hash, first, id);
+                let Self { records, by_target, hasher, .. } = self;
+                by_target.replace(hash, first, id, target_hash(records, hasher));
                 first
             }
             None => {
-                self.by_target.insert(hash, id);
+                let Self { records, by_target, hasher, .. } = self;
+                by_target.insert(hash, id, target_hash(records, hasher));
                 NONE
             }
         }
@@ -424,7 +431,8 @@ impl Registry {
         if next == NONE {
             self.by_target.remove(hash, id);
         } else {
-            self.by_target.replace(hash, id, next);
+            let Self { records, by_target, hasher, .. } = self;
+            by_target.replace(hash, id, next, target_hash(records, hasher));
         }
     }
 }

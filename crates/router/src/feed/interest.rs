@@ -24,8 +24,8 @@ const COUNTER: TargetId = TargetId(0);
 
 /// The filters that local subscribers hold, as a feed for others.
 ///
-/// Filters are counted in an index of their own, some 30 bytes for one that shares its words with others, so that a page
-/// can be read from any place on. One thread at a time: the owner puts a lock around it where several subscribe.
+/// Filters are counted in an index of their own, some 30 bytes for one that shares its words with others, so that a
+/// page can be read from any place on. One thread at a time: the owner puts a lock around it where several subscribe.
 pub struct Interest {
     epoch: Epoch,
     sequence: Sequence,

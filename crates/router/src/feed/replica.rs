@@ -219,15 +219,16 @@ impl Replica {
         Ok(count)
     }
 
-    /// Notes that the feed no longer has the changes that are needed ([`Since::Behind`](super::Since::Behind)): a snapshot
-    /// is begun. Routes stay until it is complete. Cost: that of [`OwnedRoutes::mark_stale`].
+    /// Notes that the feed no longer has the changes that are needed ([`Since::Behind`](super::Since::Behind)): a
+    /// snapshot is begun. Routes stay until it is complete. Cost: that of [`OwnedRoutes::mark_stale`].
     pub fn fall_behind(&mut self) {
         self.phase = Phase::Lost;
         self.hash = SetHash::default();
         self.routes.mark_stale();
     }
 
-    /// Compares with what the feed says of itself. O(1), unless they differ: then as [`fall_behind`](Self::fall_behind).
+    /// Compares with what the feed says of itself. O(1), unless they differ: then as
+    /// [`fall_behind`](Self::fall_behind).
     ///
     /// # Errors
     /// [`Refusal::OldEpoch`], [`Refusal::NewEpoch`].
@@ -256,8 +257,8 @@ impl Replica {
         self.routes.drop_stale(index, routes_max, &mut |filter| changed(Change::Remove(filter)))
     }
 
-    /// Drops up to `routes_max` of all routes, since the node is gone; the replica is lost. To be called until nothing is
-    /// left; it can then be used again or let go. Cost: that of [`OwnedRoutes::drop_stale`].
+    /// Drops up to `routes_max` of all routes, since the node is gone; the replica is lost. To be called until nothing
+    /// is left; it can then be used again or let go. Cost: that of [`OwnedRoutes::drop_stale`].
     pub fn drop_owner(
         &mut self,
         index: &Index,

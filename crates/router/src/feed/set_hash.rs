@@ -5,14 +5,15 @@ use std::hash::Hasher;
 use meridian_types::TopicFilter;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// The secret of set hashes. All who compare hashes must have the same; clients, who choose the filters, must not know it.
+/// The secret of set hashes. All who compare hashes must have the same; clients, who choose the filters, must not know
+/// it.
 #[derive(Clone, Copy)]
 pub struct HashKey(pub [u8; 16]);
 
 /// The sum, modulo 2¹²⁸, of SipHash-1-3 with 128 bits of every filter in a set.
 ///
-/// It does not depend on the order in which filters came. Of two sets that differ, both have the same hash with a chance
-/// of 2⁻¹²⁸.
+/// It does not depend on the order in which filters came. Of two sets that differ, both have the same hash with a
+/// chance of 2⁻¹²⁸.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetHash(pub u128);
 

@@ -10,13 +10,13 @@
 //! a/b     a/b  a/+  +/b  +/+    a filter that ends there covers the one that ends here
 //! ```
 //!
-//! What covers something that has been dropped is covered by what it was dropped for, or is that itself, so the order of
-//! the walk does not matter. `a/#` and what is below it are at one node.
+//! What covers something that has been dropped is covered by what it was dropped for, or is that itself, so the order
+//! of the walk does not matter. `a/#` and what is below it are at one node.
 
 use super::trie::{NONE, Node, PLUS, Size, Trie};
 
-/// The most nodes in a frontier besides its own. Where filters are so placed that more paths of wildcards lead on, some that others
-/// cover are kept, which costs bytes but nothing else.
+/// The most nodes in a frontier besides its own. Where filters are so placed that more paths of wildcards lead on, some
+/// that others cover are kept, which costs bytes but nothing else.
 const FRONTIER_MAX: usize = 64;
 
 /// A node still to be visited.
@@ -41,8 +41,8 @@ pub(super) fn drop_covered(trie: &mut Trie<'_>, root: u32) {
     }
 }
 
-/// Appends the frontier of `node`; its parent's is what lies behind `start`. The most general come first, the node itself
-/// is the last.
+/// Appends the frontier of `node`; its parent's is what lies behind `start`. The most general come first, the node
+/// itself is the last.
 fn extend(trie: &Trie<'_>, node: u32, start: usize, frontier: &mut Vec<u32>) {
     let end = frontier.len();
     let word = trie.nodes[node as usize].word;

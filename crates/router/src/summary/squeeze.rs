@@ -136,7 +136,8 @@ impl Squeezer<'_, '_> {
     /// Puts the steps at a node on the heap.
     fn offer(&mut self, node: u32) {
         let Node { is_removed, size, .. } = self.trie.nodes[node as usize];
-        // With one filter there is nothing to merge; that the longest can be cut to `#` all the same is the root's step.
+        // With one filter there is nothing to merge; that the longest can be cut to `#` all the same is the root's
+        // step.
         if is_removed || size.filters < 2 && node != ROOT && !self.trie.is_reserved(node) {
             return;
         }

@@ -4,11 +4,11 @@
 //! anywhere from some depth on, a depth being a number of words of the key. Everything else is at one depth for each
 //! depth of its parent.
 //!
-//! **Invariant: a node is visited at each depth at most once.** The walk goes down before it goes on, and tries the places of
-//! a segment from left to right, so the visits of a node come in rising order of depth, if those of its parent do; at the
-//! root there is one. A floating node is therefore entered first where its segment has the most room, and any later entry
-//! would find again what this one finds: it is passed by. So the walk costs no more than the key's words, times the
-//! words of all labels.
+//! **Invariant: a node is visited at each depth at most once.** The walk goes down before it goes on, and tries the
+//! places of a segment from left to right, so the visits of a node come in rising order of depth, if those of its
+//! parent do; at the root there is one. A floating node is therefore entered first where its segment has the most room,
+//! and any later entry would find again what this one finds: it is passed by. So the walk costs no more than the key's
+//! words, times the words of all labels.
 
 use std::collections::HashSet;
 
@@ -25,8 +25,8 @@ use super::{ROOT, Tree};
 /// A word that has not been looked up yet. No word of a key is the wildcard, so its id is free for this.
 const UNRESOLVED: u32 = PLUS;
 
-/// Marks a node's id, which has 27 bits, in [`Seen`]: the node floats and was entered. Without it, the targets below the
-/// node were appended.
+/// Marks a node's id, which has 27 bits, in [`Seen`]: the node floats and was entered. Without it, the targets below
+/// the node were appended.
 const ENTERED: u32 = 1 << 31;
 
 /// Words of a key that are held without allocation.

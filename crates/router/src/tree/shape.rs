@@ -3,11 +3,19 @@
 //! **Invariant:** a node other than the root has a target or at least two children. **Invariant:** a node where a
 //! filter ends keeps its id while the filter has a target: splitting adds a node above, joining removes one above.
 
+use crate::arena::Arena;
+use crate::hash::Seeds;
 use crate::labels::WordRow;
 use crate::node::{Branch, NONE, Node, Shape, Targets};
 use crate::words::{Level, MANY, PLUS, UNKNOWN};
 
 use super::{ROOT, Tree};
+
+/// What a node is found by among the children of its parent.
+fn edge_hash(seeds: Seeds, nodes: &Arena<Node>, id: u32) -> u64 {
+    let node = nodes.get(id);
+    seeds.hash_pair(node.parent(), node.word)
+}
 
 impl Tree {
     /// The node for a row of levels, made if need be.
@@ -205,7 +213,8 @@ impl Tree {
         let branch = self.branches.get_mut(branch);
         branch.literal_count += 1;
         branch.literal_xor ^= child;
-        self.edges.insert(self.seeds.hash_pair(parent, word), child);
+        let Self { edges, nodes, seeds, .. } = self;
+        edges.insert(seeds.hash_pair(parent, word), child, |id| edge_hash(*seeds, nodes, id));
     }
 
     /// Makes `child` no longer a child of `parent`. Its own fields stay as they are.
@@ -232,7 +241,8 @@ impl Tree {
         } else {
             let branch = self.branch_of(parent);
             self.branches.get_mut(branch).literal_xor ^= old ^ new;
-            self.edges.replace(self.seeds.hash_pair(parent, word), old, new);
+            let Self { edges, nodes, seeds, .. } = self;
+            edges.replace(seeds.hash_pair(parent, word), old, new, |id| edge_hash(*seeds, nodes, id));
         }
     }
 }
