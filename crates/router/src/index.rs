@@ -59,7 +59,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index; 190 KiB, most of it the table of regions.
+    /// An empty index; up to 190 KiB, most of it the table of regions.
     pub fn new() -> Self {
         Self { shards: Shards::new(MQTT), regions: RegionTable::new() }
     }

@@ -34,7 +34,7 @@ pub struct PrefixIndex {
 }
 
 impl PrefixIndex {
-    /// An empty index; 190 KiB, most of it the table of regions.
+    /// An empty index; up to 190 KiB, most of it the table of regions.
     pub fn new() -> Self {
         Self { shards: Shards::new(BYTES), regions: RegionTable::new() }
     }
