@@ -83,6 +83,19 @@ class Meridian:
         return [self.find(), "server", "--listen", f"mqtt://127.0.0.1:{port}", "--listen", "http://127.0.0.1:0"]
 
 
+class Before(Meridian):
+    """Another build of Meridian, to compare with: $MERIDIAN_BEFORE."""
+
+    name = "meridian-before"
+
+    def find(self):
+        path = os.environ["MERIDIAN_BEFORE"]
+        return path if os.access(path, os.X_OK) else None
+
+    def install(self):
+        raise Missing(f"meridian-before: $MERIDIAN_BEFORE is no program: {os.environ['MERIDIAN_BEFORE']}")
+
+
 class Sketch:
     name = "sketch"
     manifest = HERE / "sketch" / "Cargo.toml"
@@ -216,6 +229,8 @@ next_connection_delay_ms = 0
 
 
 ALL = {peer.name: peer for peer in (Meridian(), Sketch(), Mosquitto(), Nats(), Rumqttd())}
+if os.environ.get("MERIDIAN_BEFORE"):
+    ALL["meridian-before"] = Before()
 
 
 def install(names):

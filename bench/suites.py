@@ -9,8 +9,9 @@ A figure is the median of its runs; runs during which other processes took over 
 out where quiet ones exist. bench/out/SUITE.json gets an array of records: case, broker, metric, value, unit
 ("noisy": true where no quiet run was had); bench/out/SUITE.env.json gets versions, machine and settings.
 
-Environment: MERIDIAN (its binary; else this repository's release build), GENERATOR (the binary whose `bench` drives the
-load; else the same), PEERS and CARGO_TARGET_DIR as in peers.py.
+Environment: MERIDIAN (its binary; else this repository's release build), MERIDIAN_BEFORE (another build, which becomes
+the broker meridian-before), GENERATOR (the binary whose `bench` drives the load; else Meridian's), PEERS and
+CARGO_TARGET_DIR as in peers.py.
 """
 import argparse
 import json
@@ -215,7 +216,7 @@ def latency(suite):
             published = rate
             if share:
                 shape, part, whose = share
-                others = [other for other in suite.brokers if other not in ("meridian", "sketch")]
+                others = [other for other in suite.brokers if other not in ("meridian", "meridian-before", "sketch")]
                 names = [name] if whose == "own" or not others else others
                 top = max((peak(each, shape) or 0 for each in names), default=0)
                 if not top:
