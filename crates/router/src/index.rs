@@ -5,14 +5,11 @@ mod models;
 
 use meridian_types::{TopicFilter, TopicName};
 
+use crate::entry::{Entry, TargetId};
 use crate::regions::{Guard, RegionTable, Regions};
 use crate::shards::{ShardPlace, Shards};
 use crate::tree::{FilterPlace, Tree};
 use crate::words::MQTT;
-
-/// What a look-up returns, as the broker numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TargetId(pub u32);
 
 /// Names a filter for as long as it has at least one target.
 ///
@@ -22,15 +19,6 @@ pub struct TargetId(pub u32);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilterId(pub u32);
-
-/// One target of one filter, with whatever 32 bits the subscriber attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Entry {
-    /// Who gets the message.
-    pub target: TargetId,
-    /// Opaque to the index.
-    pub options: u32,
-}
 
 const SHARD_SHIFT: u32 = 28;
 const BELOW: u32 = 1 << 27;

@@ -198,6 +198,7 @@
 pub mod algebra;
 mod arena;
 pub mod cache;
+mod entry;
 pub mod exchange;
 pub mod feed;
 mod hash;
@@ -223,8 +224,9 @@ mod tree;
 mod words;
 
 pub use cache::MatchCache;
+pub use entry::{Entry, TargetId};
 pub use exchange::{Destination, ExchangeId, Exchanges};
-pub use index::{Entry, FilterId, Index, TargetId};
+pub use index::{FilterId, Index};
 pub use matches::Matches;
 pub use pattern::{PatternError, PatternTree, RoutingPattern};
 pub use prefix::PrefixIndex;

@@ -1,7 +1,7 @@
 //! The nodes of a tree.
 
 use crate::arena::Slot;
-use crate::index::{Entry, TargetId};
+use crate::entry::{Entry, TargetId};
 use crate::targets::{NO_SET, SetId};
 
 /// Node ids are below this.

@@ -7,7 +7,8 @@
 use meridian_types::TopicFilter;
 use roaring::RoaringBitmap;
 
-use crate::index::{FilterId, Index, TargetId};
+use crate::entry::TargetId;
+use crate::index::{FilterId, Index};
 
 /// All routes of one owner in an [`Index`].
 ///

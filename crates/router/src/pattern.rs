@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use meridian_types::limits::STRING_BYTES_MAX;
 use smallvec::SmallVec;
 
-use crate::index::{Entry, TargetId};
+use crate::entry::{Entry, TargetId};
 use crate::tree::{Path, Tree};
 use crate::words::AMQP;
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::index::{Entry, TargetId};
+use crate::entry::{Entry, TargetId};
 use crate::regions::{Guard, RegionTable, Regions};
 use crate::shards::{ShardPlace, Shards};
 use crate::tree::{Path, Tree};

@@ -1,7 +1,7 @@
 //! Trees with their locks, and counts that let a look-up pass a tree by.
 
+use crate::entry::{Entry, TargetId};
 use crate::hash::Seeds;
-use crate::index::{Entry, TargetId};
 use crate::interner::{Key, Text};
 use crate::lock::Lock;
 use crate::sync::{AtomicUsize, Ordering};

@@ -4,8 +4,8 @@
 //! make a large set: runs of up to 512, sorted, in a sorted row.
 
 use crate::arena::{Arena, Slot};
+use crate::entry::{Entry, TargetId};
 use crate::heap::Heap;
-use crate::index::{Entry, TargetId};
 
 /// A set's name: the offset of its block, or [`LARGE`] and the number of a large set.
 pub(crate) type SetId = u32;

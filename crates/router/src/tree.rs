@@ -11,8 +11,8 @@ use meridian_types::TopicFilter;
 use smallvec::SmallVec;
 
 use crate::arena::Arena;
+use crate::entry::{Entry, TargetId};
 use crate::hash::Seeds;
-use crate::index::{Entry, TargetId};
 use crate::labels::Labels;
 use crate::node::{Branch, NODE_ID_LIMIT, Node, Outline, Shape, Targets};
 use crate::table::Table;

@@ -6,7 +6,8 @@ use meridian_types::TopicFilter;
 use roaring::RoaringBitmap;
 
 use super::{Change, Epoch, HashKey, PageHead, PageStart, Sequence, SetHash, State};
-use crate::index::{FilterId, Index, TargetId};
+use crate::entry::TargetId;
+use crate::index::{FilterId, Index};
 use crate::owners::bitmap_bytes;
 
 /// Enough for about 150,000 changes: what a follower may miss, in a short cut of its link, without a snapshot.

@@ -3,7 +3,8 @@
 use meridian_types::TopicFilter;
 
 use super::{Change, Epoch, HashKey, PageHead, PageStart, Sequence, SetHash, State};
-use crate::index::{Index, TargetId};
+use crate::entry::TargetId;
+use crate::index::Index;
 use crate::owners::{Dropped, Insertion, OwnedRoutes, Removal};
 
 /// A follower's copy of a feed: the filters of another node, as routes to one target of an index.

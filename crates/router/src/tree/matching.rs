@@ -3,7 +3,7 @@
 use meridian_types::TopicName;
 use meridian_types::limits::TOPIC_LEVELS_MAX;
 
-use crate::index::Entry;
+use crate::entry::Entry;
 use crate::node::{NONE, Outline, Shape, Targets};
 use crate::targets::NO_SET;
 use crate::words::{PLUS, UNKNOWN};

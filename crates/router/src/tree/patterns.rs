@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 
-use crate::index::Entry;
+use crate::entry::Entry;
 use crate::node::{NONE, Outline, Shape, Targets};
 use crate::targets::NO_SET;
 use crate::words::{AMQP, MANY, PLUS, UNKNOWN};

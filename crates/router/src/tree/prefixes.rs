@@ -1,6 +1,6 @@
 //! The walk of a text through a tree of prefixes, in which every level is a byte.
 
-use crate::index::Entry;
+use crate::entry::Entry;
 use crate::node::{Outline, Shape, Targets};
 use crate::targets::NO_SET;
 
