@@ -8,6 +8,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `args` | the command line |
+//! | `settings` | what all parts of a run share |
 //! | `plan` | which connections a mode needs, what each subscribes and publishes |
 //! | `packet` | the few packets, encoded and decoded |
 //! | `connection` | one connection: handshake, subscriptions, deliveries |
@@ -29,6 +30,7 @@ mod plan;
 mod process;
 mod publisher;
 mod report;
+mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;

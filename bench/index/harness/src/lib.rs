@@ -9,11 +9,11 @@
 mod arguments;
 pub mod bytes;
 pub mod clock;
+mod lookups;
 mod random;
 mod report;
 mod subject;
 mod texts;
-mod threads;
 pub mod times;
 mod workload;
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::clock::{overheads, percentile, settle_allocator, thread_nanos};
-use crate::threads::{busy_latencies, match_rates};
+use crate::lookups::{busy_latencies, latencies, match_rates};
 use crate::{Arguments, Effort, Random, Report, Subject, Texts, Workload};
 
 /// Topics of the small set for the cache: NATS keeps 1,024.
@@ -193,21 +193,6 @@ impl<S: Subject> Run<S> {
         self.report.add("match_p50_ns", percentile(&nanos, 0.5), "ns");
         self.report.add("match_ns_per_target", percentile(&nanos, 0.5) / targets as f64, "ns");
     }
-}
-
-/// Latencies of single look-ups, in nanoseconds, sorted.
-pub(crate) fn latencies<S: Subject>(index: &S, topics: &Texts) -> Vec<u32> {
-    let mut found = S::Found::default();
-    let mut nanos: Vec<u32> = (topics.iter())
-        .map(|topic| {
-            let topic = S::topic(topic);
-            let start = Instant::now();
-            index.matches(&topic, &mut found);
-            start.elapsed().as_nanos() as u32
-        })
-        .collect();
-    nanos.sort_unstable();
-    nanos
 }
 
 /// A percentile of the pass in which it is least.

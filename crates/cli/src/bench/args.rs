@@ -4,6 +4,7 @@ use super::packet::Version;
 use super::plan::{self, Plan};
 use super::process;
 use super::report::Output;
+use super::settings::Settings;
 use anyhow::Context as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -262,34 +263,6 @@ struct CommonArgs {
     /// Write the result as JSON to a file, or to standard output with `-`
     #[arg(long, value_name = "FILE", help_heading = "Generator")]
     json: Option<PathBuf>,
-}
-
-/// What all parts of a run share, checked.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) url: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) version: Version,
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<String>,
-    pub(crate) prefix: String,
-    pub(crate) pids: Vec<u32>,
-    pub(crate) duration: Duration,
-    pub(crate) warm_up: Duration,
-    pub(crate) drain: Duration,
-    pub(crate) connecting: usize,
-    pub(crate) filters_per_subscribe: usize,
-    pub(crate) threads: usize,
-    pub(crate) qos: u8,
-    pub(crate) subscribe_qos: u8,
-    /// Bytes of payload, the stamp included.
-    pub(crate) size: usize,
-    /// Messages per second of all publishers, in an open loop.
-    pub(crate) rate: Option<f64>,
-    /// Messages per publisher not yet at all subscribers.
-    pub(crate) window: Option<u64>,
-    pub(crate) inflight: usize,
-    pub(crate) batch: usize,
 }
 
 impl BenchArgs {

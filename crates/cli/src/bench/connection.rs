@@ -1,9 +1,9 @@
 //! One connection: its handshake, its subscriptions, what it receives and what waits to be written.
 
-use super::args::Settings;
 use super::packet::{self, Connect, Frame, Malformed, Version};
 use super::plan::{Course, Duty, Spec};
 use super::publisher::Publisher;
+use super::settings::Settings;
 use super::stats::{Shared, Stats};
 use mio::net::TcpStream;
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! One run from set-up to drain, watched from a thread that does nothing else.
 
-use super::args::Settings;
 use super::plan::{Course, Plan};
 use super::process::{self, Sample};
+use super::settings::Settings;
 use super::stats::{Counters, Phase, Shared, Stats, histogram};
 use super::worker::Worker;
 use anyhow::Context as _;

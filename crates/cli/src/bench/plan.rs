@@ -1,7 +1,7 @@
 //! What each mode needs: its connections, and what every one subscribes and publishes.
 
-use super::args::Settings;
 use super::packet::{self, PUBLISHERS_MAX, STAMP_LEN};
+use super::settings::Settings;
 use std::sync::Arc;
 
 /// Smallest payload: the stamp.

@@ -1,8 +1,8 @@
 //! Who may publish how much, and when.
 
-use super::args::Settings;
 use super::packet::{self, Stamp};
 use super::plan::Choice;
+use super::settings::Settings;
 use super::stats::{Shared, run_tag, source_of};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The generator against a broker that misbehaves to order: what it reports must be what was done to it.
 
-use super::args::Settings;
 use super::measure::{Measured, measure};
 use super::packet::{self, Version};
 use super::plan;
+use super::settings::Settings;
 use super::stats::Counters;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,9 +1,11 @@
 //! Wake-ups finer than the millisecond of `epoll_wait`: a kernel timer that the event loop watches like a socket.
 
-use super::worker::POLL_MAX;
 use mio::{Registry, Token};
 use std::io;
 use std::time::Duration;
+
+/// The loop turns at least so often, to see the phase change.
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(5);
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Timer;

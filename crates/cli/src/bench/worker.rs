@@ -1,12 +1,12 @@
 //! The event loop of one thread: it opens its share of the connections, reads, publishes, and writes.
 
-use super::args::Settings;
 use super::connection::{Connection, Context, State, Trouble};
 use super::packet;
 use super::plan::{Course, Duty, Filters, Plan, run_id};
 use super::publisher::Publisher;
+use super::settings::Settings;
 use super::stats::{Phase, Shared, Stats};
-use super::timer::Timer;
+use super::timer::{POLL_MAX, Timer};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,8 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The loop turns at least so often, to see the phase change.
-pub(crate) const POLL_MAX: Duration = Duration::from_millis(5);
 /// With several threads, deliveries may be counted by another one; a publisher looks for them so often.
 const GLANCE_NS: u64 = 300_000;
 /// All publishers are looked at so often, whatever came: one of them may have to give up waiting.

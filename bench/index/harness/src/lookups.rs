@@ -1,11 +1,10 @@
-//! Look-ups of several threads at once, and beside a writer.
+//! Look-ups: one after another, of several threads at once, and beside a writer.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clock::thread_nanos;
-use crate::times::latencies;
 use crate::{Subject, Texts};
 
 /// Between two operations of the writer: 100,000 a second, half of them insertions, half removals.
@@ -56,6 +55,21 @@ fn match_rate<S: Subject>(index: &S, topics: &Texts, threads: usize) -> (f64, f6
         let rates = handles.into_iter().map(|handle| handle.join().expect("look-ups do not panic"));
         rates.fold((0.0, 0.0), |sum, rate| (sum.0 + rate.0, sum.1 + rate.1))
     })
+}
+
+/// Latencies of single look-ups, in nanoseconds, sorted.
+pub(crate) fn latencies<S: Subject>(index: &S, topics: &Texts) -> Vec<u32> {
+    let mut found = S::Found::default();
+    let mut nanos: Vec<u32> = (topics.iter())
+        .map(|topic| {
+            let topic = S::topic(topic);
+            let start = Instant::now();
+            index.matches(&topic, &mut found);
+            start.elapsed().as_nanos() as u32
+        })
+        .collect();
+    nanos.sort_unstable();
+    nanos
 }
 
 /// Look-up latencies while another thread inserts and removes, in nanoseconds, sorted.
