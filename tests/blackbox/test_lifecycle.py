@@ -167,6 +167,15 @@ def test_burst_of_connections_waits_in_the_backlog(broker: Broker) -> None:
         one.close()
 
 
+def test_log_says_readably_why_a_connection_was_refused(broker: Broker) -> None:
+    with broker.connection() as stranger:
+        stranger.send("PINGREQ")
+        stranger.expect_closed()
+    broker.wait_for_log("connection refused: the first packet of a connection must be CONNECT")
+    line = next(line for line in broker.log.splitlines() if "connection refused" in line)
+    assert '"reason":"protocol error"' in line.lower() and "Protocol {" not in line, line
+
+
 def test_log_tells_lifecycle_and_not_messages(broker: Broker) -> None:
     with broker.client("chatty") as client:
         client.subscribe("t")

@@ -39,3 +39,22 @@ pub(crate) fn disconnected(client_id: &str, peer: SocketAddr, end: &End) {
         }
     }
 }
+
+/// A connection is over that never had a client.
+pub(crate) fn refused(peer: SocketAddr, end: &End) {
+    match end {
+        End::ConnectTimeout => tracing::info!(%peer, reason = "no CONNECT in time", "connection refused"),
+        End::Protocol { reason, what } => {
+            tracing::info!(%peer, reason = reason.name(), "connection refused: {what}");
+        }
+        End::MemoryFull { what } => tracing::info!(%peer, reason = "memory full", "connection refused: {what}"),
+        // Its peer went, or it has been told of elsewhere.
+        End::Client
+        | End::Lost
+        | End::Answered
+        | End::KeepAlive
+        | End::Told(_)
+        | End::Drained
+        | End::Shutdown => {}
+    }
+}

@@ -365,8 +365,8 @@ impl Shard {
             let ended = client.session.detach(&connection.link, now);
             self.node.client_count.fetch_sub(1, Relaxed);
             self.node.finish(&mut self.turn.context, &client.session, ended);
-        } else if let End::Protocol { .. } | End::MemoryFull { .. } | End::ConnectTimeout = &end {
-            tracing::info!(peer = %connection.link.peer, reason = ?end, "connection refused");
+        } else {
+            crate::events::refused(connection.link.peer, &end);
         }
         if !matches!(end, End::Client | End::Lost) {
             // Everything sent so far is delivered before the end of the stream.
