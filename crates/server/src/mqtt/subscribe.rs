@@ -125,7 +125,9 @@ impl Client {
         let keep = |handle: &Handle| self.session.add_subscription(handle, count_max);
         let subscribed = turn.node.broker.subscribe(&target, self.session.id, filter, options, keep);
         let subscribed = subscribed.map_err(|error| {
-            turn.context.counters.add(Counter::SubscribeRefusedLimit, 1);
+            if let Some(counter) = counter_of(error) {
+                turn.context.counters.add(counter, 1);
+            }
             match error {
                 SubscriptionError::TooMany => too_many(count_max),
                 SubscriptionError::Ended => ended(),
@@ -198,6 +200,15 @@ impl Client {
     }
 }
 
+/// What a refused subscription counts as. None for a session that has ended: nothing was refused to its client, which
+/// is gone.
+fn counter_of(error: SubscriptionError) -> Option<Counter> {
+    match error {
+        SubscriptionError::TooMany => Some(Counter::SubscribeRefusedLimit),
+        SubscriptionError::Ended => None,
+    }
+}
+
 fn too_many(count_max: usize) -> (ReasonCode, String) {
     let what = format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)");
     (ReasonCode::QuotaExceeded, what)
@@ -208,5 +219,16 @@ fn granted(qos: Qos) -> ReasonCode {
         Qos::AtMostOnce => ReasonCode::Success,
         Qos::AtLeastOnce => ReasonCode::GrantedQos1,
         Qos::ExactlyOnce => ReasonCode::GrantedQos2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_counts_as_a_refusal_by_a_limit() {
+        assert_eq!(counter_of(SubscriptionError::TooMany), Some(Counter::SubscribeRefusedLimit));
+        assert_eq!(counter_of(SubscriptionError::Ended), None);
     }
 }
