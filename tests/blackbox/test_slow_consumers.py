@@ -275,6 +275,26 @@ def test_block_does_not_forget_that_a_publisher_has_closed(start_broker: StartBr
     witness.expect("PUBLISH", topic="will", payload=b"closed")
 
 
+@pytest.mark.parametrize("subscribed", ["$share/g/t", "t"])
+def test_block_lets_a_publisher_go_on_when_what_it_waits_for_has_unsubscribed(
+    start_broker: StartBroker, subscribed: str
+) -> None:
+    broker = start_broker(settings=["queue.overflow=block", "queue.messages_max=10", "mqtt.inflight_max=1"])
+    with broker.client("full") as full, broker.client("publisher") as publisher:
+        full.subscribe(subscribed, qos=1)
+        # The first is in flight and never acknowledged, ten wait, the next makes the publisher wait.
+        for number in range(12):
+            publisher.send("PUBLISH", topic="t", payload=b"x", qos=1, id=number + 1)
+            publisher.expect("PUBACK")
+        publisher.send("PINGREQ")
+        while broker.metric_sum("meridian_publishers_blocked_total") == 0:
+            pass
+        full.send("UNSUBSCRIBE", id=9, filters=[{"filter": subscribed}])
+        # It would be let go anyway, ten seconds after it was stopped.
+        publisher.socket.settimeout(5)
+        publisher.expect("PINGRESP")
+
+
 def test_block_does_not_hold_back_other_publishers(start_broker: StartBroker) -> None:
     settings = ["queue.overflow=block", "queue.messages_max=50", "queue.outbox_bytes_max=64 KiB"]
     broker = start_broker(settings=settings)

@@ -47,7 +47,9 @@ pub(crate) fn refused(peer: SocketAddr, end: &End) {
         End::Protocol { reason, what } => {
             tracing::info!(%peer, reason = reason.name(), "connection refused: {what}");
         }
-        End::MemoryFull { what } => tracing::info!(%peer, reason = "memory full", "connection refused: {what}"),
+        End::MemoryFull { what } => {
+            tracing::info!(%peer, reason = "memory full", "connection refused: {what}")
+        }
         // Its peer went, or it has been told of elsewhere.
         End::Client
         | End::Lost

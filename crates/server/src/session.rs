@@ -114,6 +114,21 @@ struct Rare {
     waiting: Vec<(WaitsFor, Waiter)>,
 }
 
+/// What is left to do when subscriptions are over; done without any lock held.
+#[derive(Default)]
+pub(crate) struct Forgotten {
+    /// What waits for the client because of share groups it has left: for their other members.
+    pub(crate) deliveries: Vec<Delivery>,
+    waiting: Vec<Waiter>,
+}
+
+impl Forgotten {
+    /// Lets publishers go on that waited for this session: what they publish may not be for it any more.
+    pub(crate) fn resume_waiting(self) {
+        self.waiting.into_iter().for_each(|waiter| (waiter.resume)());
+    }
+}
+
 /// What stands for a client id in messages: the same on every connection, and on every node.
 pub(crate) fn client_hash(client_id: &str) -> u64 {
     FixedState::with_seed(0).hash_one(client_id)
@@ -190,10 +205,12 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets subscriptions that the broker has ended, each of which is there. Returns what waits for the client because
-    /// of share groups it has left. Cost: one pass over the session's subscriptions, however many are forgotten, and one
-    /// over its queue if there are groups among them.
-    pub(crate) fn forget_subscriptions(&self, handles: &[Handle]) -> Vec<Delivery> {
+    /// Forgets subscriptions that the broker has ended, each of which is there. Cost: one pass over the session's
+    /// subscriptions, however many are forgotten, and one over its queue if there are groups among them.
+    pub(crate) fn forget_subscriptions(&self, handles: &[Handle]) -> Forgotten {
+        if handles.is_empty() {
+            return Forgotten::default();
+        }
         let (mut filters, mut groups) = (Vec::new(), Vec::new());
         for handle in handles {
             match handle {
@@ -203,13 +220,14 @@ impl Session {
         }
         let mut state = self.state.lock();
         remove_each(&mut state.subscriptions, filters);
+        let waiting = state.take_waiting_for_queue();
         if groups.is_empty() {
-            return Vec::new();
+            return Forgotten { deliveries: Vec::new(), waiting };
         }
         for group in &groups {
             state.rare().groups.remove(&group.id);
         }
-        state.queue.take_of_groups(&groups)
+        Forgotten { deliveries: state.queue.take_of_groups(&groups), waiting }
     }
 
     /// A SUBSCRIBE begins that may be owed retained messages: until [`Session::end_subscribe`], what is published waits
@@ -395,6 +413,13 @@ impl State {
         let has_pumped = self.pump();
         resume.extend(self.take_waiting_if_low());
         (has_pumped, resume)
+    }
+
+    /// The publishers that wait for room, whether or not there is.
+    fn take_waiting_for_queue(&mut self) -> Vec<Waiter> {
+        let Some(rare) = &mut self.rare else { return Vec::new() };
+        let for_queue = |(waits_for, _): &mut (WaitsFor, Waiter)| *waits_for == WaitsFor::Queue;
+        rare.waiting.extract_if(.., for_queue).map(|(_, waiter)| waiter).collect()
     }
 
     /// Those who need not wait any longer; they are called when the lock is released.

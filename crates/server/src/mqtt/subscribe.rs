@@ -177,9 +177,11 @@ impl Client {
             reasons.push(reason);
         }
         // Together, so that the session's subscriptions are gone through once.
-        let waiting = self.session.forget_subscriptions(&ended);
+        let mut forgotten = self.session.forget_subscriptions(&ended);
         // What a member that leaves has not been sent yet is for the others.
-        turn.node.broker.redeliver(&mut turn.context, self.session.id, waiting);
+        let deliveries = std::mem::take(&mut forgotten.deliveries);
+        turn.node.broker.redeliver(&mut turn.context, self.session.id, deliveries);
+        forgotten.resume_waiting();
         self.reply_with_reasons(turn, Packet::Unsuback, unsubscribe.packet_id, problem.as_deref(), reasons);
         Ok(())
     }

@@ -231,6 +231,25 @@ fn a_waiting_publisher_goes_on_when_half_the_queue_is_gone() {
 }
 
 #[test]
+fn publishers_that_wait_for_room_go_on_when_a_subscription_ends() {
+    let session = new_session();
+    let handle = Handle::Filter(FilterId(7));
+    session.add_subscription(&handle, 10).unwrap();
+    let _peer = connect(&session, QueueLimits { overflow: Overflow::Block, ..LIMITS }, 1, 0);
+    for _ in 0..4 {
+        offer(&session, Qos::AtLeastOnce, "x");
+    }
+    let resumed = Arc::new(AtomicBool::new(false));
+    let flag = resumed.clone();
+    let resume = Box::new(move || flag.store(true, Relaxed));
+    assert!(session.when_there_is_room(Waiter { id: 1, resume }));
+    session.forget_subscriptions(&[]).resume_waiting();
+    assert!(!resumed.load(Relaxed), "nothing has ended");
+    session.forget_subscriptions(&[handle]).resume_waiting();
+    assert!(resumed.load(Relaxed));
+}
+
+#[test]
 fn an_expired_session_ends_at_its_timer_and_not_before() {
     let session = new_session();
     let peer = connect(&session, LIMITS, 9, 10);
