@@ -8,6 +8,7 @@ mod acks;
 mod delivery;
 mod lifecycle;
 mod queue;
+mod received;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,7 @@ use meridian_router::{FilterId, TargetId};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
 use meridian_types::{Instant, Qos};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -105,7 +106,7 @@ struct Rare {
     aliases: Option<AliasesOut>,
     groups: HashMap<TargetId, Arc<Group>>,
     /// QoS 2 messages received and not yet released.
-    received: HashSet<u16>,
+    received: received::PacketIds,
     will: Option<Box<Will>>,
     will_due: Option<Instant>,
     expires: Option<Instant>,

@@ -49,7 +49,7 @@ impl Session {
             return Received::Stale;
         }
         let received = &mut state.rare().received;
-        if received.contains(&id) {
+        if received.contains(id) {
             return Received::Again;
         }
         if received.len() >= usize::from(maximum) {
@@ -62,7 +62,7 @@ impl Session {
     /// PUBREL arrived over `link`: the id is free again. False if it was not in use.
     pub(crate) fn release(&self, link: &Arc<Link>, id: u16) -> bool {
         let mut state = self.state.lock();
-        state.is_linked_to(link) && state.rare.as_mut().is_some_and(|rare| rare.received.remove(&id))
+        state.is_linked_to(link) && state.rare.as_mut().is_some_and(|rare| rare.received.remove(id))
     }
 }
 
