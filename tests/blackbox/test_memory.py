@@ -35,7 +35,7 @@ def away(broker: Broker, client_id: str, topic: str) -> None:
         client.drain_to_end()
 
 
-def publish(publisher: Connection, topic: str, size: int, **fields: int) -> int:
+def publish(publisher: Connection, topic: str, size: int, **fields: object) -> int:
     publisher.send("PUBLISH", topic=topic, payload=bytes(size), qos=1, id=1, **fields)
     return publisher.expect("PUBACK").reason
 
@@ -145,6 +145,81 @@ def test_a_full_process_refuses_what_is_new_and_serves_what_is_known(start_broke
         publish(publisher, f"full/{number}", 0, retain=1)
     broker.probe()
     assert held(broker) < 64 << 10
+
+
+def test_long_filters_count_and_a_full_process_takes_only_small_ones(start_broker: StartBroker) -> None:
+    broker = start(start_broker, "8 MiB")
+    with broker.client("greedy") as greedy, broker.client("modest") as modest:
+        reasons, count = set(), 0
+        while reasons <= {0} and count < 1000:
+            greedy.send("SUBSCRIBE", id=1, filters=[{"filter": f"{count}/{'x' * 60_000}"}])
+            reasons.add(greedy.expect("SUBACK").reasons[0])
+            count += 1
+        assert reasons == {0, 0x97} and 100 < count < 200 and held(broker) >= 8 * MIB
+        modest.subscribe("short", qos=1)
+        modest.subscribe("$share/group/short", qos=1, packet_id=2)
+        assert broker.metrics()['meridian_subscriptions_refused_total{reason="memory"}'] == 1
+        # What is there may change its options, and what ends makes room.
+        greedy.subscribe(f"0/{'x' * 60_000}", qos=1)
+        for number in range(count - 1):
+            greedy.send("UNSUBSCRIBE", id=2, filters=[{"filter": f"{number}/{'x' * 60_000}"}])
+            greedy.expect("UNSUBACK")
+        assert held(broker) < 4096
+        greedy.subscribe(f"again/{'x' * 60_000}")
+        assert held(broker) > 60_000
+    until(lambda: held(broker) == 0)
+
+
+def test_topic_aliases_count_both_ways(start_broker: StartBroker) -> None:
+    broker = start(start_broker, "4 MiB", "mqtt.topic_alias_maximum=100", "mqtt.topic_alias_outgoing=100")
+    topic = "x" * 50_000
+    with broker.client("setter") as setter, broker.client("taker", properties={"topic_alias_maximum": 10}) as taker:
+        taker.subscribe("#")
+        before = held(broker)
+        for number in range(1, 11):
+            setter.send("PUBLISH", topic=f"{number}/{topic}", properties={"topic_alias": number})
+            taker.expect("PUBLISH")
+        assert held(broker) - before > 20 * 50_000
+        number = 10
+        with pytest.raises((ConnectionError, AssertionError)):
+            while number < 100:
+                number += 1
+                setter.send("PUBLISH", topic=f"{number}/{topic}", properties={"topic_alias": number})
+                setter.quiet()
+                taker.expect("PUBLISH")
+    assert number < 90
+    metrics = broker.metrics()
+    assert metrics['meridian_disconnects_total{reason="memory"}'] == 1
+    until(lambda: held(broker) == 0)
+
+
+def test_what_is_in_flight_counts_for_each_client(start_broker: StartBroker) -> None:
+    broker = start(start_broker, "64 MiB")
+    clients = [broker.client(f"slow-{number}", **KEEP) for number in range(20)]
+    for client in clients:
+        client.subscribe("t", qos=1)
+    with broker.client("publisher") as publisher:
+        for _ in range(1000):
+            publish(publisher, "t", 1)
+    # Of each of the 20,000 deliveries its terms and its packet id, besides the 1,000 messages.
+    assert held(broker) > 20_000 * 64
+    for client in clients:
+        client.send("DISCONNECT", properties={"session_expiry_interval": 0})
+        client.drain_to_end()
+    until(lambda: held(broker) == 0)
+
+
+def test_topics_of_retained_messages_count_besides_the_messages(start_broker: StartBroker) -> None:
+    broker = start(start_broker, "64 MiB")
+    topic = "x" * 30_000
+    with broker.client("publisher") as publisher:
+        for number in range(100):
+            publish(publisher, f"{number}/{topic}", 1, retain=1, properties={"message_expiry_interval": 1000})
+        # In the message, in the store, and in the list of what expires.
+        assert held(broker) > 100 * 3 * 30_000
+        for number in range(100):
+            publish(publisher, f"{number}/{topic}", 0, retain=1)
+    assert held(broker) <= 100 * 31_000
 
 
 def test_outboxes_and_incomplete_packets_count_until_they_are_gone(start_broker: StartBroker) -> None:

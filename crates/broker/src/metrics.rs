@@ -118,6 +118,8 @@ counters! {
     Subscribed: "subscriptions_made", "Filters subscribed to.";
     /// Subscriptions refused: a limit.
     SubscribeRefusedLimit: "subscriptions_refused" {"reason" = "limit"}, "Filters refused.";
+    /// Subscriptions refused: the process holds as much as it may.
+    SubscribeRefusedMemory: "subscriptions_refused" {"reason" = "memory"}, "Filters refused.";
     /// Subscriptions refused: not a valid filter.
     SubscribeRefusedInvalid: "subscriptions_refused" {"reason" = "invalid-filter"}, "Filters refused.";
     /// Sessions refused: a limit.

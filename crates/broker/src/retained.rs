@@ -2,7 +2,7 @@
 
 use crate::Counter;
 use meridian_router::{Cursor, TopicStore};
-use meridian_types::memory::{self, Level};
+use meridian_types::memory::{self, Held, Level};
 use meridian_types::{Instant, Message, TopicFilter, TopicName};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -39,6 +39,21 @@ impl LimitReached {
 struct Inner {
     store: TopicStore<Arc<Message>>,
     bytes: usize,
+    /// Counts the store's keys; messages count by themselves.
+    keys_held: Held,
+}
+
+/// What a key takes besides its text.
+const KEY_BYTES: usize = 32;
+
+impl Inner {
+    /// Removes the message of a topic.
+    fn remove(&mut self, topic: TopicName<'_>) {
+        if let Some(message) = self.store.remove(topic) {
+            self.bytes -= message.size();
+            self.keys_held.set(self.keys_held.bytes() - KEY_BYTES - topic.as_str().len());
+        }
+    }
 }
 
 impl std::fmt::Debug for Retained {
@@ -68,16 +83,16 @@ impl Retained {
             return Err(LimitReached::Memory);
         }
         inner.bytes = bytes;
-        inner.store.insert(topic, message);
+        if inner.store.insert(topic, message).is_none() {
+            let held = inner.keys_held.bytes() + KEY_BYTES + topic.as_str().len();
+            inner.keys_held.set(held);
+        }
         Ok(())
     }
 
     /// Removes the message of a topic.
     pub(crate) fn clear(&self, topic: TopicName<'_>) {
-        let mut inner = self.inner.write();
-        if let Some(message) = inner.store.remove(topic) {
-            inner.bytes -= message.size();
-        }
+        self.inner.write().remove(topic);
     }
 
     /// Removes the message of a topic if it is the one that expires at `expires` and that is over. Returns whether it
@@ -89,9 +104,7 @@ impl Retained {
             Some(message) if message.expires == expires => {}
             _ => return false,
         }
-        if let Some(message) = inner.store.remove(topic) {
-            inner.bytes -= message.size();
-        }
+        inner.remove(topic);
         false
     }
 

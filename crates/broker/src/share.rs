@@ -4,6 +4,7 @@ use crate::target::is_same;
 use crate::{Readiness, Target, Terms};
 use foldhash::fast::FixedState;
 use meridian_router::TargetId;
+use meridian_types::memory::Held;
 use parking_lot::Mutex;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Group {
     pub filter: Box<str>,
     members: Mutex<Vec<Member>>,
     turn: AtomicU64,
+    /// Counts it, with what the index and the table of groups keep; members count as their sessions' subscriptions.
+    _held: Held,
 }
 
 /// A member of a group.
@@ -54,8 +57,15 @@ impl std::fmt::Debug for Group {
 
 impl Group {
     pub(crate) fn new(id: TargetId, name: &str, filter: &str) -> Self {
-        let members = Mutex::new(Vec::new());
-        Self { id, name: name.into(), filter: filter.into(), members, turn: AtomicU64::new(0) }
+        let texts = name.len() + filter.len();
+        Self {
+            id,
+            name: name.into(),
+            filter: filter.into(),
+            members: Mutex::new(Vec::new()),
+            turn: AtomicU64::new(0),
+            _held: Held::new(size_of::<Self>() + 2 * texts + filter.len()),
+        }
     }
 
     /// Adds a member or replaces its terms; returns whether it is new.

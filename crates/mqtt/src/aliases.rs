@@ -1,12 +1,16 @@
 //! Topic aliases, both ways (MQTT 5.0 §3.3.2.3.4). They live as long as a connection.
 
 use crate::ReasonCode;
+use meridian_types::memory::Held;
 use std::collections::HashMap;
 
 /// Aliases the peer has set.
 #[derive(Debug, Default)]
 pub struct AliasesIn {
     topics: Vec<Option<Box<str>>>,
+    /// The sum of their lengths.
+    text_bytes: usize,
+    held: Held,
 }
 
 impl AliasesIn {
@@ -33,10 +37,19 @@ impl AliasesIn {
         if self.topics.len() <= position {
             self.topics.resize(position + 1, None);
         }
-        if self.topics[position].as_deref() != Some(topic) {
+        let before = self.topics[position].as_deref();
+        if before != Some(topic) {
+            let text_bytes = self.text_bytes - before.map_or(0, str::len) + topic.len();
             self.topics[position] = Some(topic.into());
+            self.text_bytes = text_bytes;
         }
+        self.held.set(self.text_bytes + self.topics.capacity() * size_of::<Option<Box<str>>>());
         Ok(topic)
+    }
+
+    /// The memory they take, which counts in [`meridian_types::memory`].
+    pub fn bytes(&self) -> usize {
+        self.held.bytes()
     }
 }
 
@@ -45,17 +58,26 @@ impl AliasesIn {
 pub struct AliasesOut {
     topics: HashMap<Box<str>, u16>,
     maximum: u16,
+    held: Held,
 }
+
+/// What an outgoing alias takes besides the text of its topic.
+const ALIAS_OUT_BYTES: usize = 32;
 
 impl AliasesOut {
     /// At most `maximum` aliases, what the peer takes.
     pub fn new(maximum: u16) -> Self {
-        Self { topics: HashMap::new(), maximum }
+        Self { topics: HashMap::new(), maximum, held: Held::default() }
+    }
+
+    /// The alias of a topic that the peer knows already.
+    pub fn known(&self, topic: &str) -> Option<u16> {
+        self.topics.get(topic).copied()
     }
 
     /// How to write `topic`: its alias, if it has one, and whether the peer knows it already.
     pub fn assign(&mut self, topic: &str) -> Option<(u16, bool)> {
-        if let Some(&alias) = self.topics.get(topic) {
+        if let Some(alias) = self.known(topic) {
             return Some((alias, true));
         }
         let count = u16::try_from(self.topics.len()).expect("bounded by a u16");
@@ -63,6 +85,7 @@ impl AliasesOut {
             return None;
         }
         self.topics.insert(topic.into(), count + 1);
+        self.held.set(self.held.bytes() + topic.len() + ALIAS_OUT_BYTES);
         Some((count + 1, false))
     }
 }
@@ -89,10 +112,23 @@ mod tests {
     }
 
     #[test]
+    fn what_an_alias_takes_counts_until_it_stands_for_something_else() {
+        let mut aliases = AliasesIn::default();
+        aliases.resolve("a", Some(1), 3).unwrap();
+        let empty = aliases.bytes() - 1;
+        aliases.resolve(&"long".repeat(100), Some(1), 3).unwrap();
+        assert_eq!(aliases.bytes(), empty + 400);
+        aliases.resolve("", Some(1), 3).unwrap();
+        aliases.resolve("ab", Some(1), 3).unwrap();
+        assert_eq!(aliases.bytes(), empty + 2);
+    }
+
+    #[test]
     fn outgoing_aliases_are_used_up() {
         let mut aliases = AliasesOut::new(1);
         assert_eq!(aliases.assign("a"), Some((1, false)));
         assert_eq!(aliases.assign("a"), Some((1, true)));
         assert_eq!(aliases.assign("b"), None);
+        assert_eq!((aliases.known("a"), aliases.known("b")), (Some(1), None));
     }
 }

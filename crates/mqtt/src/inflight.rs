@@ -1,6 +1,7 @@
 //! Outgoing QoS 1 and 2: packet ids, the window, acknowledgements, redelivery (MQTT 5.0 §4.3, §4.4, §4.9).
 
 use meridian_types::Qos;
+use meridian_types::memory::Held;
 use std::collections::VecDeque;
 
 /// Packet ids run from 1 to this.
@@ -27,6 +28,8 @@ pub struct Inflight<T> {
     unsent: usize,
     /// How many of those are unfinished.
     unsent_unfinished: u16,
+    /// Counts the slots; what they keep counts by itself.
+    held: Held,
     /// The sum of the costs of what is kept.
     cost: usize,
     window: u16,
@@ -72,6 +75,7 @@ impl<T: Clone> Inflight<T> {
             unfinished: 0,
             unsent: 0,
             unsent_unfinished: 0,
+            held: Held::default(),
             cost: 0,
             window,
             next: 0,
@@ -116,6 +120,7 @@ impl<T: Clone> Inflight<T> {
         }
         let awaits = if qos == Qos::ExactlyOnce { Awaits::Pubrec } else { Awaits::Puback };
         self.slots.push_back(Slot { kept, cost, awaits });
+        self.count_slots();
         self.cost += cost as usize;
         self.unfinished += 1;
         let id = self.next + 1;
@@ -200,6 +205,7 @@ impl<T: Clone> Inflight<T> {
     pub fn take_unacknowledged(&mut self) -> Vec<T> {
         (self.unfinished, self.unsent, self.unsent_unfinished, self.cost) = (0, 0, 0, 0);
         let slots = std::mem::take(&mut self.slots);
+        self.count_slots();
         slots.into_iter().filter(|slot| slot.awaits == Awaits::Puback).filter_map(|slot| slot.kept).collect()
     }
 
@@ -219,8 +225,15 @@ impl<T: Clone> Inflight<T> {
         self.unsent = self.unsent.min(self.slots.len());
         if self.slots.is_empty() && self.slots.capacity() > IDLE_SLOTS_MAX {
             self.slots = VecDeque::new();
+            self.count_slots();
         }
         Ok(())
+    }
+
+    /// Cost: a comparison, as long as their memory has not changed.
+    #[inline]
+    fn count_slots(&mut self) {
+        self.held.set(self.slots.capacity() * size_of::<Slot<T>>());
     }
 
     /// The id of the first slot, less one.

@@ -8,7 +8,7 @@ use crate::shard::ShardHandle;
 use meridian_broker::broker::Handle;
 use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Target, Wheel};
 use meridian_types::Instant;
-use meridian_types::memory::{self, Level};
+use meridian_types::memory::{self, Held, Level};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -51,8 +51,8 @@ const SIFT_MIN: usize = 4096;
 pub(crate) enum Timer {
     /// A session's will or expiry, and when that is.
     Session(Arc<Session>, Instant),
-    /// A retained message's expiry: its topic, and when that is.
-    Retained(Box<str>, Instant),
+    /// A retained message's expiry: its topic, and when that is. Counts itself.
+    Retained(Box<str>, Instant, Held),
     /// The next `$SYS` report.
     Report,
 }
@@ -106,7 +106,7 @@ impl Node {
     fn is_live(&self, timer: &Timer) -> bool {
         match timer {
             Timer::Session(session, due) => session.awaits_timer(*due),
-            Timer::Retained(topic, expires) => meridian_types::TopicName::new(topic)
+            Timer::Retained(topic, expires, _) => meridian_types::TopicName::new(topic)
                 .is_ok_and(|topic| self.broker.retained.expires_at(topic, *expires)),
             Timer::Report => true,
         }
@@ -130,11 +130,11 @@ impl Node {
                     }
                     self.finish(context, &session, ended);
                 }
-                Timer::Retained(topic, expires) => {
+                Timer::Retained(topic, expires, held) => {
                     let is_there = meridian_types::TopicName::new(&topic)
                         .is_ok_and(|name| self.broker.retained.clear_expired(name, expires, context.now));
                     if is_there {
-                        self.add_timer(expires, Timer::Retained(topic, expires));
+                        self.add_timer(expires, Timer::Retained(topic, expires, held));
                     }
                 }
                 Timer::Report => {
@@ -185,7 +185,8 @@ impl Node {
     pub(crate) fn publish(&self, context: &mut Context, publication: &mut Publication<'_>) -> Outcome {
         let outcome = self.broker.publish(context, publication);
         if let Some(due) = outcome.retained_until {
-            self.add_timer(due, Timer::Retained(publication.topic.into(), due));
+            let held = Held::new(size_of::<Timer>() + publication.topic.len());
+            self.add_timer(due, Timer::Retained(publication.topic.into(), due, held));
         }
         outcome
     }

@@ -42,7 +42,8 @@ impl Observe for Node {
             ("meridian_queued_bytes", "Bytes of them, a shared message counted for each queue.", queued.1),
         ];
         out.extend(gauges.map(|(name, help, value)| Sample::gauge(name, help, value as u64)));
-        let held = "Bytes of messages, outboxes and incomplete packets, each counted once.";
+        let held =
+            "Bytes of messages, outboxes, incomplete packets, subscriptions and aliases, each counted once.";
         out.push(Sample::gauge("meridian_memory_held_bytes", held, memory::held() as u64));
         let limit = "Bytes of them that there may be.";
         out.push(Sample::gauge("meridian_memory_limit_bytes", limit, memory::limit() as u64));

@@ -10,6 +10,7 @@ mod lifecycle;
 mod queue;
 mod received;
 mod replay;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 
@@ -18,17 +19,18 @@ pub(crate) use delivery::take_pumped;
 pub(crate) use lifecycle::{Attach, Draining, Ended, Will};
 pub(crate) use queue::Queue;
 pub(crate) use replay::{Owed, PAGE_TOPICS_MAX, Replay};
+pub(crate) use subscriptions::SubscriptionError;
 
 use crate::link::Link;
 use crate::outbox::Outbox;
 use crate::settings::QueueLimits;
 use foldhash::fast::FixedState;
-use meridian_broker::broker::Handle;
 use meridian_broker::target::Delivery;
 use meridian_broker::{Encodings, Group, Publication, Readiness, Target, Terms, Verdict, Waiter};
 use meridian_mqtt::{AliasesOut, Inflight, ReasonCode, Version};
 use meridian_router::{FilterId, TargetId};
 use meridian_types::limits::MQTT_PACKET_BYTES_MAX;
+use meridian_types::memory::Held;
 use meridian_types::{Instant, Qos};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -72,15 +74,6 @@ enum WaitsFor {
     Outbox,
 }
 
-/// Why a subscription cannot be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SubscriptionError {
-    /// The session has as many as it may.
-    TooMany,
-    /// The session has ended meanwhile.
-    Ended,
-}
-
 struct State {
     /// The connection, while there is one.
     link: Option<Arc<Link>>,
@@ -91,13 +84,28 @@ struct State {
     has_ended: bool,
     version: Version,
     packet_bytes_max: usize,
-    inflight: Inflight<Arc<Delivery>>,
+    inflight: Inflight<Arc<Kept>>,
     queue: Queue,
     limits: Arc<QueueLimits>,
     /// Seconds the session outlives its connection.
     expiry_secs: u32,
     subscriptions: Vec<FilterId>,
+    /// Counts those and memberships of share groups, with what they take in the index.
+    subscriptions_held: Held,
     rare: Option<Box<Rare>>,
+}
+
+/// A delivery in flight, kept in case that it has to be sent again.
+struct Kept {
+    delivery: Delivery,
+    /// Counts this; the message counts by itself.
+    _held: Held,
+}
+
+impl Kept {
+    fn new(delivery: Delivery) -> Arc<Self> {
+        Arc::new(Self { delivery, _held: Held::new(size_of::<Self>()) })
+    }
 }
 
 /// What most sessions never have.
@@ -115,45 +123,9 @@ struct Rare {
     waiting: Vec<(WaitsFor, Waiter)>,
 }
 
-/// What is left to do when subscriptions are over; done without any lock held.
-#[derive(Default)]
-pub(crate) struct Forgotten {
-    /// What waits for the client because of share groups it has left: for their other members.
-    pub(crate) deliveries: Vec<Delivery>,
-    waiting: Vec<Waiter>,
-}
-
-impl Forgotten {
-    /// Lets publishers go on that waited for this session: what they publish may not be for it any more.
-    pub(crate) fn resume_waiting(self) {
-        self.waiting.into_iter().for_each(|waiter| (waiter.resume)());
-    }
-}
-
 /// What stands for a client id in messages: the same on every connection, and on every node.
 pub(crate) fn client_hash(client_id: &str) -> u64 {
     FixedState::with_seed(0).hash_one(client_id)
-}
-
-/// Removes one occurrence of each of `gone`. The same id may stand for two filters for a moment: one that the index has
-/// given up already, and one that a newer connection has subscribed to. Cost: O(n log k) for k of n.
-fn remove_each(subscriptions: &mut Vec<FilterId>, mut gone: Vec<FilterId>) {
-    if let [one] = gone[..] {
-        if let Some(position) = subscriptions.iter().position(|filter| *filter == one) {
-            subscriptions.swap_remove(position);
-        }
-        return;
-    }
-    gone.sort_unstable();
-    let mut counts: Vec<(FilterId, usize)> =
-        gone.chunk_by(|left, right| left == right).map(|same| (same[0], same.len())).collect();
-    subscriptions.retain(|filter| {
-        let Ok(position) = counts.binary_search_by_key(filter, |(gone, _)| *gone) else { return true };
-        let left = &mut counts[position].1;
-        let is_gone = *left > 0;
-        *left -= usize::from(is_gone);
-        !is_gone
-    });
 }
 
 impl Session {
@@ -171,6 +143,7 @@ impl Session {
             limits,
             expiry_secs: 0,
             subscriptions: Vec::new(),
+            subscriptions_held: Held::default(),
             rare: None,
         };
         let client_hash = client_hash(client_id);
@@ -181,54 +154,6 @@ impl Session {
             is_writing_or_blocked: AtomicBool::new(false),
             state: Mutex::new(state),
         }
-    }
-
-    /// Remembers a new subscription; called by [`meridian_broker::Broker::subscribe`].
-    ///
-    /// # Errors
-    /// [`SubscriptionError`] if it cannot; the broker then ends the subscription again.
-    pub(crate) fn add_subscription(
-        &self,
-        handle: &Handle,
-        count_max: usize,
-    ) -> Result<(), SubscriptionError> {
-        let mut state = self.state.lock();
-        if state.has_ended {
-            return Err(SubscriptionError::Ended);
-        }
-        if state.subscriptions.len() + state.rare.as_ref().map_or(0, |rare| rare.groups.len()) >= count_max {
-            return Err(SubscriptionError::TooMany);
-        }
-        match handle {
-            Handle::Filter(filter) => state.subscriptions.push(*filter),
-            Handle::Group(group) => drop(state.rare().groups.insert(group.id, group.clone())),
-        }
-        Ok(())
-    }
-
-    /// Forgets subscriptions that the broker has ended, each of which is there. Cost: one pass over the session's
-    /// subscriptions, however many are forgotten, and one over its queue if there are groups among them.
-    pub(crate) fn forget_subscriptions(&self, handles: &[Handle]) -> Forgotten {
-        if handles.is_empty() {
-            return Forgotten::default();
-        }
-        let (mut filters, mut groups) = (Vec::new(), Vec::new());
-        for handle in handles {
-            match handle {
-                Handle::Filter(filter) => filters.push(*filter),
-                Handle::Group(group) => groups.push(group.clone()),
-            }
-        }
-        let mut state = self.state.lock();
-        remove_each(&mut state.subscriptions, filters);
-        let waiting = state.take_waiting_for_queue();
-        if groups.is_empty() {
-            return Forgotten { deliveries: Vec::new(), waiting };
-        }
-        for group in &groups {
-            state.rare().groups.remove(&group.id);
-        }
-        Forgotten { deliveries: state.queue.take_of_groups(&groups), waiting }
     }
 
     /// A SUBSCRIBE begins that may be owed retained messages: until [`Session::end_subscribe`], what is published waits
@@ -414,13 +339,6 @@ impl State {
         let has_pumped = self.pump();
         resume.extend(self.take_waiting_if_low());
         (has_pumped, resume)
-    }
-
-    /// The publishers that wait for room, whether or not there is.
-    fn take_waiting_for_queue(&mut self) -> Vec<Waiter> {
-        let Some(rare) = &mut self.rare else { return Vec::new() };
-        let for_queue = |(waits_for, _): &mut (WaitsFor, Waiter)| *waits_for == WaitsFor::Queue;
-        rare.waiting.extract_if(.., for_queue).map(|(_, waiter)| waiter).collect()
     }
 
     /// Those who need not wait any longer; they are called when the lock is released.

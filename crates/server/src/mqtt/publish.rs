@@ -9,6 +9,7 @@ use meridian_mqtt::decode::decode;
 use meridian_mqtt::packet::{Ack, Publish};
 use meridian_mqtt::{AliasesIn, Packet, ReasonCode, Version, encode};
 use meridian_types::Qos;
+use meridian_types::memory::{self, Level};
 use std::sync::Arc;
 
 impl Client {
@@ -51,8 +52,18 @@ impl Client {
     }
 }
 
+/// What a connection's topic aliases may take whatever the process's memory.
+const ALIAS_BYTES_SURE: usize = 4096;
+
 /// The topic a PUBLISH means, its alias resolved.
 fn topic_of<'a>(aliases: &'a mut AliasesIn, maximum: u16, publish: &Publish<'a>) -> Result<&'a str, End> {
+    let sets_one = publish.topic_alias.is_some() && !publish.topic.is_empty();
+    if sets_one && aliases.bytes() + publish.topic.len() > ALIAS_BYTES_SURE && memory::level() == Level::Full
+    {
+        let what =
+            "there is no memory for another topic alias: the server holds all it may (server.memory_max)";
+        return Err(End::MemoryFull { what: what.to_owned() });
+    }
     aliases.resolve(publish.topic, publish.topic_alias, maximum).map_err(|reason| {
         let alias = publish.topic_alias.unwrap_or_default();
         let what = match reason {

@@ -122,7 +122,7 @@ impl Client {
         let target = self.session.clone() as Arc<dyn Target>;
         let ended = || (ReasonCode::UnspecifiedError, "the session has ended".to_owned());
         let count_max = turn.settings.config.mqtt.subscriptions_max;
-        let keep = |handle: &Handle| self.session.add_subscription(handle, count_max);
+        let keep = |handle: &Handle| self.session.add_subscription(handle, request.filter, count_max);
         let subscribed = turn.node.broker.subscribe(&target, self.session.id, filter, options, keep);
         let subscribed = subscribed.map_err(|error| {
             if let Some(counter) = counter_of(error) {
@@ -130,6 +130,7 @@ impl Client {
             }
             match error {
                 SubscriptionError::TooMany => too_many(count_max),
+                SubscriptionError::MemoryFull => memory_full(),
                 SubscriptionError::Ended => ended(),
             }
         })?;
@@ -165,7 +166,7 @@ impl Client {
         for filter in &unsubscribe.filters {
             let reason = match self.unsubscribe(turn, &target, filter) {
                 Ok(Some(handle)) => {
-                    ended.push(handle);
+                    ended.push((handle, *filter));
                     ReasonCode::Success
                 }
                 Ok(None) => ReasonCode::NoSubscriptionExisted,
@@ -207,6 +208,7 @@ impl Client {
 fn counter_of(error: SubscriptionError) -> Option<Counter> {
     match error {
         SubscriptionError::TooMany => Some(Counter::SubscribeRefusedLimit),
+        SubscriptionError::MemoryFull => Some(Counter::SubscribeRefusedMemory),
         SubscriptionError::Ended => None,
     }
 }
@@ -214,6 +216,12 @@ fn counter_of(error: SubscriptionError) -> Option<Counter> {
 fn too_many(count_max: usize) -> (ReasonCode, String) {
     let what = format!("a session may have {count_max} subscriptions (mqtt.subscriptions_max)");
     (ReasonCode::QuotaExceeded, what)
+}
+
+fn memory_full() -> (ReasonCode, String) {
+    let what =
+        "the server holds as much as it may (server.memory_max), so that only small subscriptions are taken";
+    (ReasonCode::QuotaExceeded, what.to_owned())
 }
 
 fn granted(qos: Qos) -> ReasonCode {
@@ -229,8 +237,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_limit_counts_as_a_refusal_by_a_limit() {
+    fn a_refusal_counts_as_what_caused_it() {
         assert_eq!(counter_of(SubscriptionError::TooMany), Some(Counter::SubscribeRefusedLimit));
+        assert_eq!(counter_of(SubscriptionError::MemoryFull), Some(Counter::SubscribeRefusedMemory));
         assert_eq!(counter_of(SubscriptionError::Ended), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Messages on their way to the client: into the outbox if it can be sent now, else into the queue.
 
 use super::queue::Next;
-use super::{State, replay};
+use super::{Kept, State, replay};
 use crate::clock;
 use crate::settings::Overflow;
 use meridian_broker::target::Delivery;
@@ -163,11 +163,11 @@ impl State {
     }
 
     /// What redelivery will need, if there can be one.
-    fn keep(&self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Option<Arc<Delivery>> {
+    fn keep(&self, publication: &mut Publication<'_>, qos: Qos, terms: &Terms) -> Option<Arc<Kept>> {
         if !self.is_persistent() && terms.group.is_none() {
             return None;
         }
-        Some(Arc::new(Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } }))
+        Some(Kept::new(Delivery { message: publication.message(), terms: Terms { qos, ..terms.clone() } }))
     }
 
     /// A delivery whose wire form is its own.
@@ -191,7 +191,7 @@ impl State {
             0
         } else {
             let keeps = self.is_persistent() || delivery.terms.group.is_some();
-            let kept = keeps.then(|| Arc::new(delivery.clone()));
+            let kept = keeps.then(|| Kept::new(delivery.clone()));
             let cost = cost_of(&kept);
             self.inflight.send(qos, kept, cost).expect("room was checked")
         };
@@ -214,7 +214,12 @@ impl State {
             // An alias adds to the packet before it saves anything, and a short topic saves less than it adds.
             head.topic_alias = Some(u16::MAX);
             let fits = publish_len(&head, message.payload.len(), version) <= self.packet_bytes_max;
-            let assigned = if fits { aliases.assign(&message.topic) } else { None };
+            let assigned = match memory::level() {
+                _ if !fits => None,
+                Level::Free => aliases.assign(&message.topic),
+                // Those there are go on saving bytes; no more are made.
+                Level::Tight | Level::Full => aliases.known(&message.topic).map(|alias| (alias, true)),
+            };
             head.topic_alias = assigned.map(|(alias, _)| alias);
             if let Some((_, true)) = assigned {
                 head.topic = "";
@@ -371,14 +376,14 @@ impl State {
             let Some((id, resend)) = self.inflight.next_resend() else { break };
             has_sent = true;
             match resend {
-                Resend::Publish(delivery) => {
-                    let now = clock::now();
-                    if self.size_of(&delivery, now) > self.packet_bytes_max {
+                Resend::Publish(kept) => {
+                    let (delivery, now) = (&kept.delivery, clock::now());
+                    if self.size_of(delivery, now) > self.packet_bytes_max {
                         // As if it were done: the client will never take it [MQTT-3.1.2-25].
                         self.inflight.abandon(id);
                         count(|pumped| pumped.too_large += 1);
                     } else {
-                        self.write_publish(&delivery, id, true, now);
+                        self.write_publish(delivery, id, true, now);
                     }
                 }
                 Resend::Pubrel => {
@@ -392,8 +397,8 @@ impl State {
 }
 
 /// What a kept delivery is counted with against the limit in bytes.
-fn cost_of(kept: &Option<Arc<Delivery>>) -> u32 {
-    kept.as_ref().map_or(0, |kept| u32::try_from(kept.message.size()).unwrap_or(u32::MAX))
+fn cost_of(kept: &Option<Arc<Kept>>) -> u32 {
+    kept.as_ref().map_or(0, |kept| u32::try_from(kept.delivery.message.size()).unwrap_or(u32::MAX))
 }
 
 fn count(change: impl FnOnce(&mut Pumped)) {

@@ -307,8 +307,9 @@ impl State {
         let rare = self.rare.take().map(|rare| *rare).unwrap_or_default();
         let Rare { groups, will, waiting, .. } = rare;
         let mut deliveries: Vec<_> =
-            self.inflight.take_unacknowledged().into_iter().map(Arc::unwrap_or_clone).collect();
+            self.inflight.take_unacknowledged().iter().map(|kept| kept.delivery.clone()).collect();
         deliveries.extend(self.queue.take());
+        self.subscriptions_held.set(0);
         Ended {
             will,
             subscriptions: std::mem::take(&mut self.subscriptions),

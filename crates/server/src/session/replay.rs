@@ -14,6 +14,7 @@ use meridian_broker::retained::KEYS_PER_MESSAGE;
 use meridian_broker::target::Delivery;
 use meridian_broker::{Retained, Terms};
 use meridian_router::Cursor;
+use meridian_types::memory::Held;
 use meridian_types::{Instant, Message, Qos, TopicFilter};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,9 @@ pub(super) const MESSAGES_PER_TURN: usize = 128;
 
 /// Topics looked at for that, at most.
 pub(crate) const PAGE_TOPICS_MAX: usize = MESSAGES_PER_TURN * KEYS_PER_MESSAGE;
+
+/// The places of a page.
+const PAGE_BYTES: usize = MESSAGES_PER_TURN * size_of::<Arc<Message>>();
 
 /// The retained messages that one subscription is still owed.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub(crate) struct Replay {
     page: std::vec::IntoIter<Arc<Message>>,
     cursor: Option<Cursor>,
     is_last_page: bool,
+    /// Counts it, with the texts of its filter and cursor and the places of a page.
+    _held: Held,
 }
 
 impl Replay {
@@ -57,6 +63,7 @@ impl Replay {
             page: Vec::new().into_iter(),
             cursor: None,
             is_last_page: false,
+            _held: Held::new(size_of::<Self>() + PAGE_BYTES + 2 * filter.as_str().len()),
         })
     }
 

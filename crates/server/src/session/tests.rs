@@ -234,7 +234,7 @@ fn a_waiting_publisher_goes_on_when_half_the_queue_is_gone() {
 fn publishers_that_wait_for_room_go_on_when_a_subscription_ends() {
     let session = new_session();
     let handle = Handle::Filter(FilterId(7));
-    session.add_subscription(&handle, 10).unwrap();
+    session.add_subscription(&handle, "f", 10).unwrap();
     let _peer = connect(&session, QueueLimits { overflow: Overflow::Block, ..LIMITS }, 1, 0);
     for _ in 0..4 {
         offer(&session, Qos::AtLeastOnce, "x");
@@ -245,7 +245,7 @@ fn publishers_that_wait_for_room_go_on_when_a_subscription_ends() {
     assert!(session.when_there_is_room(Waiter { id: 1, resume }));
     session.forget_subscriptions(&[]).resume_waiting();
     assert!(!resumed.load(Relaxed), "nothing has ended");
-    session.forget_subscriptions(&[handle]).resume_waiting();
+    session.forget_subscriptions(&[(handle, "f")]).resume_waiting();
     assert!(resumed.load(Relaxed));
 }
 
@@ -325,7 +325,7 @@ fn a_session_that_has_ended_takes_no_connection_and_no_subscription() {
     session.detach(&peer.link, Instant::from_millis(2));
     assert!(!session.is_resumable());
     let handle = Handle::Filter(meridian_router::FilterId(1));
-    assert_eq!(session.add_subscription(&handle, 10), Err(SubscriptionError::Ended));
+    assert_eq!(session.add_subscription(&handle, "f", 10), Err(SubscriptionError::Ended));
 }
 
 #[test]
@@ -373,10 +373,10 @@ fn subscriptions_are_forgotten_one_by_one_or_together() {
         kept.sort_unstable();
         kept
     };
-    let handles = |ids: &[u32]| ids.iter().map(|&id| Handle::Filter(FilterId(id))).collect::<Vec<_>>();
+    let handles = |ids: &[u32]| ids.iter().map(|&id| (Handle::Filter(FilterId(id)), "f")).collect::<Vec<_>>();
     // 7 twice: a filter that is being forgotten, and the one that has its place in the index by now.
-    for handle in handles(&[5, 7, 1, 9, 7, 3]) {
-        session.add_subscription(&handle, 10).unwrap();
+    for (handle, filter) in handles(&[5, 7, 1, 9, 7, 3]) {
+        session.add_subscription(&handle, filter, 10).unwrap();
     }
     session.forget_subscriptions(&handles(&[1]));
     assert_eq!(kept(&session), [3, 5, 7, 7, 9].map(FilterId));
@@ -385,6 +385,7 @@ fn subscriptions_are_forgotten_one_by_one_or_together() {
     session.forget_subscriptions(&handles(&[]));
     session.forget_subscriptions(&handles(&[9, 7, 5]));
     assert_eq!(kept(&session), []);
+    assert_eq!(session.state.lock().subscriptions_held.bytes(), 0);
 }
 
 #[test]

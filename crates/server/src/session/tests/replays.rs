@@ -113,7 +113,7 @@ fn a_replay_waits_for_what_was_queued_before_it() {
     let mut peer = connect(&session, LIMITS, 1, 0);
     let target = session.clone() as Arc<dyn Target>;
     let filter = SharedFilter::parse("$share/g/t").unwrap();
-    let keep = |handle: &Handle| session.add_subscription(handle, 1);
+    let keep = |handle: &Handle| session.add_subscription(handle, "f", 1);
     let options = SubscribeOptions::default();
     let subscribed = broker.subscribe(&target, session.id, filter, options, keep).unwrap().unwrap();
     let Handle::Group(group) = &subscribed.handle else { panic!("not a group") };
@@ -126,7 +126,7 @@ fn a_replay_waits_for_what_was_queued_before_it() {
     peer.subscribe(&broker, "r/+", Qos::AtLeastOnce, None);
     offer(&session, Qos::AtLeastOnce, "later");
     // What leaves the middle of the queue leaves the replay between the same two messages.
-    assert_eq!(session.forget_subscriptions(&[subscribed.handle]).deliveries.len(), 1);
+    assert_eq!(session.forget_subscriptions(&[(subscribed.handle, "f")]).deliveries.len(), 1);
     let mut received = peer.received_in_all();
     for id in 1..=3 {
         peer.ack(id);
