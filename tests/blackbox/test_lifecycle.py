@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Callable
@@ -296,7 +297,7 @@ def wake_ups(broker: Broker) -> list[int]:
     return [counts.get("loop-0", 0), counts.get("loop-1", 0)]
 
 
-@pytest.mark.parametrize("probe", ["closed", "reset", "page"])
+@pytest.mark.parametrize("probe", ["closed", "reset", "page", "silent"])
 def test_a_health_check_does_not_part_a_pair(probe: str) -> None:
     """The first two clients share an event loop, so that the other one sleeps while they talk."""
     broker = start(settings=["server.threads=2", "server.sys_interval=0s"])
@@ -304,6 +305,11 @@ def test_a_health_check_does_not_part_a_pair(probe: str) -> None:
         page = http.client.HTTPConnection(*broker.address("http"), timeout=WAIT)
         page.request("GET", "/healthz")
         assert page.getresponse().read()
+        sub, pub = broker.connection(), broker.connection()
+    elif probe == "silent":
+        check = broker.connection()
+        # Who has said nothing for a second does not count.
+        time.sleep(1.5)
         sub, pub = broker.connection(), broker.connection()
     else:
         # All three are there when the broker looks, so that it cannot have seen the end of the first before.
@@ -322,7 +328,7 @@ def test_a_health_check_does_not_part_a_pair(probe: str) -> None:
         pub.expect("PUBACK", id=1)
     counts = sorted(after - since for after, since in zip(wake_ups(broker), before))
     assert counts[0] < 100 <= counts[1], counts
-    if probe != "page":
+    if probe in ("closed", "reset"):
         assert broker.metrics()["meridian_connections"] == 3
         assert broker.metric_sum("meridian_connections_refused_total", "connect-refused") == 1
     broker.stop()

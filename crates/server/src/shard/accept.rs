@@ -14,6 +14,8 @@ const ACCEPTS_PER_TURN: usize = 256;
 const PLACEMENT_SLACK: usize = 4;
 /// Connections a loop gets before the next one gets its first.
 const PAIR: usize = 2;
+/// How long a connection counts there before it has said anything: clients say CONNECT at once, others may never.
+const SILENCE_MILLIS: u64 = 1_000;
 /// How long to wait after the process ran out of open files.
 const FILES_WAIT_MILLIS: u64 = 100;
 
@@ -79,6 +81,19 @@ impl Shard {
         Some(if is_even { self.index } else { least })
     }
 
+    /// Whether a connection of this loop counts where new ones are placed.
+    pub(super) fn set_placed(&mut self, key: usize, counts: bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if std::mem::replace(&mut connection.is_placed, counts) != counts {
+            let count = self.node.shards[self.index].connection_count();
+            if counts {
+                count.fetch_add(1, Relaxed)
+            } else {
+                count.fetch_sub(1, Relaxed)
+            };
+        }
+    }
+
     pub(super) fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr, listener: usize) {
         let entry = self.connections.vacant_entry();
         let key = entry.key();
@@ -97,9 +112,10 @@ impl Shard {
         let kind = self.listeners[listener].kind();
         self.serial += 1;
         let mut connection = Connection::new(socket, peer, listener, kind, now, self.serial);
-        connection.timer_due = deadline;
+        connection.connect_due = deadline;
+        connection.timer_due = deadline.min(now.plus_millis(SILENCE_MILLIS));
+        self.wheel.add(connection.timer_due, (key, connection.timer_due));
         entry.insert(Box::new(connection));
-        self.wheel.add(deadline, (key, deadline));
         if self.time_to_leave.is_some() && kind == Kind::Mqtt {
             self.close(key, super::End::Shutdown);
         }

@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) unsent: Option<Box<Buffer>>,
     /// When a byte was last read.
     pub(crate) last_heard: Instant,
+    /// When CONNECT has to be there.
+    pub(crate) connect_due: Instant,
     /// When its entry in the wheel counts; entries for other moments are stale.
     pub(crate) timer_due: Instant,
     /// Tells it from others that had its key before.
@@ -130,6 +132,7 @@ impl Connection {
             early: Vec::new(),
             unsent: None,
             last_heard: now,
+            connect_due: now,
             timer_due: now,
             serial,
             waits: Waits::No,
@@ -285,6 +288,12 @@ impl Shard {
             self.again.push(key);
         }
         let Stage::Client(client) = &connection.stage else {
+            if now < connection.connect_due {
+                let connect_due = connection.connect_due;
+                // As long as it says nothing, it takes no place that a client would need to be on one loop with another.
+                self.set_placed(key, false);
+                return self.arm(key, connect_due);
+            }
             let is_page = matches!(connection.stage, Stage::Http(Surface::Full));
             return self.close(key, if is_page { End::Answered } else { End::ConnectTimeout });
         };

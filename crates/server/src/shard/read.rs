@@ -13,7 +13,6 @@ use meridian_types::memory::{self, Level};
 use meridian_ws as ws;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads of one connection in one turn, before others get theirs.
 const READS_PER_TURN: usize = 4;
@@ -269,16 +268,8 @@ impl Shard {
 
     /// Who asks for pages takes no place that a client would need to be on one loop with another.
     fn count_for_placement(&mut self, key: usize) {
-        let connection = &mut self.connections[key];
-        let counts = !matches!(connection.stage, Stage::Http(_));
-        if std::mem::replace(&mut connection.is_placed, counts) != counts {
-            let count = self.node.shards[self.index].connection_count();
-            if counts {
-                count.fetch_add(1, Relaxed)
-            } else {
-                count.fetch_sub(1, Relaxed)
-            };
-        }
+        let counts = !matches!(self.connections[key].stage, Stage::Http(_));
+        self.set_placed(key, counts);
     }
 }
 
