@@ -411,7 +411,8 @@ impl Broker {
         // Held over the look-up: a number that the index still knows cannot pass to another target meanwhile.
         let registered = self.targets.read();
         self.index.matches(topic, matches.entries_mut());
-        let found = matches.group();
+        // Subscriptions with equal options stay apart: each brings its identifier (MQTT 5.0 §3.3.4).
+        let found = matches.group_all();
         let mut targets = Vec::with_capacity(found.target_count());
         let mut groups = Vec::new();
         for (id, options) in found.iter() {

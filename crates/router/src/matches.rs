@@ -96,6 +96,15 @@ impl Matches {
         Groups { groups: &self.groups, options: &self.options }
     }
 
+    /// As [`Matches::group`], but keeps entries that are equal: one for each filter or binding that matched.
+    pub fn group_all(&mut self) -> Groups<'_> {
+        if self.grouped_count != self.entries.len() || self.groups.is_empty() {
+            self.sort();
+            self.fill();
+        }
+        Groups { groups: &self.groups, options: &self.options }
+    }
+
     /// Bytes held, used or not.
     pub fn memory_bytes(&self) -> usize {
         (self.entries.capacity() + self.spare.capacity()) * size_of::<Entry>()
@@ -181,7 +190,8 @@ impl<'a> Groups<'a> {
         self.groups.is_empty()
     }
 
-    /// Each target with its options: at least one, ascending, without duplicates.
+    /// Each target with its options: at least one, ascending; without duplicates unless it is from
+    /// [`Matches::group_all`].
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (TargetId, &'a [u32])> + use<'a> {
         let options = self.options;
         let mut start = 0;
