@@ -33,6 +33,8 @@ pub struct Matches {
     options: Vec<u32>,
     /// Entries that `groups` and `options` describe; more means that some were added since.
     grouped_count: usize,
+    /// Whether equal ones may be among those.
+    has_equal: bool,
 }
 
 /// One target: its options start in the list of all options where those of the group before end.
@@ -51,6 +53,7 @@ impl Matches {
             groups: Vec::new(),
             options: Vec::new(),
             grouped_count: 0,
+            has_equal: false,
         }
     }
 
@@ -88,19 +91,22 @@ impl Matches {
     /// Cost: O(n) if the entries came in order or were grouped before; else a sort, by comparison for few and by digits
     /// for many (about 10 ns for each of 10,000).
     pub fn group(&mut self) -> Groups<'_> {
-        if self.grouped_count != self.entries.len() || self.groups.is_empty() {
+        if self.has_equal || !self.is_grouped() {
             self.sort();
             self.entries.dedup();
             self.fill();
+            self.has_equal = false;
         }
         Groups { groups: &self.groups, options: &self.options }
     }
 
-    /// As [`Matches::group`], but keeps entries that are equal: one for each filter or binding that matched.
+    /// As [`group`](Self::group), but keeps entries that are equal, one for each filter or binding that matched; those
+    /// that `group` has dropped already are gone.
     pub fn group_all(&mut self) -> Groups<'_> {
-        if self.grouped_count != self.entries.len() || self.groups.is_empty() {
+        if !self.is_grouped() {
             self.sort();
             self.fill();
+            self.has_equal = true;
         }
         Groups { groups: &self.groups, options: &self.options }
     }
@@ -110,6 +116,10 @@ impl Matches {
         (self.entries.capacity() + self.spare.capacity()) * size_of::<Entry>()
             + self.groups.capacity() * size_of::<Group>()
             + self.options.capacity() * size_of::<u32>()
+    }
+
+    const fn is_grouped(&self) -> bool {
+        self.grouped_count == self.entries.len() && !self.groups.is_empty()
     }
 
     fn sort(&mut self) {
@@ -250,5 +260,20 @@ mod tests {
         assert_eq!(grouped(&mut matches), [(2, vec![0]), (5, vec![0])]);
         matches.entries_mut().clear();
         assert_eq!(grouped(&mut matches), []);
+    }
+
+    #[test]
+    fn equal_entries_are_kept_until_a_set_is_asked_for() {
+        let mut matches = Matches::new();
+        for (target, options) in [(2, 1), (1, 0), (2, 1), (2, 0)] {
+            matches.push(Entry { target: TargetId(target), options });
+        }
+        let all = |matches: &mut Matches| -> Vec<(u32, Vec<u32>)> {
+            matches.group_all().iter().map(|(target, options)| (target.0, options.to_vec())).collect()
+        };
+        assert_eq!(all(&mut matches), [(1, vec![0]), (2, vec![0, 1, 1])]);
+        assert_eq!(grouped(&mut matches), [(1, vec![0]), (2, vec![0, 1])]);
+        matches.push(Entry { target: TargetId(1), options: 0 });
+        assert_eq!(all(&mut matches), [(1, vec![0, 0]), (2, vec![0, 1])]);
     }
 }
