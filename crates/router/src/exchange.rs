@@ -35,7 +35,7 @@
 //! ```
 //!
 //! All on the left but the topic tree is immutable and reached through atomic pointers: a change makes a new version of what
-//! it touches (a row of a table, a path of a set, a list of members) and swaps the pointer. So readers never
+//! it touches (a row of a table, a page of a long set, a list of members) and swaps the pointer. So readers never
 //! wait and do not disturb each other; memory that a change replaced lives until its last reader is done.
 //!
 //! A direct binding with a key of up to 19 bytes takes about 185 bytes in all, one to a pattern about 130; a headers binding
@@ -64,6 +64,7 @@ mod bytes;
 mod error;
 mod generations;
 mod message;
+mod pages;
 mod placing;
 mod pool;
 mod registry;
@@ -170,8 +171,8 @@ impl Exchanges {
     ///
     /// | kind | cost |
     /// |---|---|
-    /// | direct | one bucket of about one key, and another that is split; O(log n) in the key's own destinations |
-    /// | fanout | O(log n): at most 64 destinations and 8 pointers for each level are copied |
+    /// | direct | one bucket of about one key, and another that is split; at most 64 of the key's own destinations are copied |
+    /// | fanout | at most 64 destinations are copied |
     /// | topic | a step per word |
     /// | headers | `all`: a look-up for each condition, then as direct; `any`: as direct, for each condition |
     /// | hashes, random | O(n); a consistent hash looks at each of its [`RING_SLOTS`] slots (0.15 ms, or 0.4 ms if weights differ) |

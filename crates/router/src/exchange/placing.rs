@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 
 use super::ExchangeKind;
 use super::arguments::{self, Condition, Mode};
+use super::pages::Element;
 use super::pool::Draw;
 use super::registry::{NONE, Record, Registry, Spots};
 use super::removal::Leftovers;
 use super::routing::{Candidate, Dest, Exchange, Graph, State};
 use super::rows::{Item, Place, RowTable};
-use super::set::Set;
+use super::set::{Change, Set};
 
 /// Items of a set that is not freed at once.
 const LEFTOVER_LEN_MIN: usize = 64;
@@ -56,13 +57,13 @@ impl Graph {
         match (&self.exchange(record.source).state, &record.spots) {
             (State::Direct, &Spots::One { at, .. }) => {
                 let place = self.place_of_key(record.source, record.key());
-                self.keys.update(place, |set| set.with_replaced(at, dest));
+                self.keys.update(place, |set| set.replace(at, dest));
             }
             (
                 State::Fanout(set) | State::Headers { always: set, .. },
                 &Spots::One { condition: NONE, at },
             ) => {
-                set.store(Arc::new(set.load().with_replaced(at, dest)));
+                change_set(set, |set| set.replace(at, dest));
             }
             (State::Topic(patterns), spots) => patterns.replace(record.key(), dest, twin_of(spots)),
             (State::Headers { .. }, spots) => {
@@ -70,7 +71,7 @@ impl Graph {
                 for (condition, at) in registrations(&block, spots) {
                     let candidate = Candidate { dest, condition: condition.at, block: block.clone() };
                     let place = self.place_of_condition(record.source, condition.text);
-                    self.pairs.update(place, |set| set.with_replaced(at, candidate));
+                    self.pairs.update(place, |set| set.replace(at, candidate));
                 }
             }
             (State::Picking(pool, _), _) => {
@@ -94,8 +95,8 @@ impl Graph {
                 State::Fanout(set) | State::Headers { always: set, .. },
                 &Spots::One { condition: NONE, at },
             ) => {
-                let (shorter, moved) = set.load().without(at);
-                set.store(Arc::new(shorter));
+                let mut moved = None;
+                change_set(set, |set| taken(set, at, &mut moved));
                 if let Some(moved) = moved {
                     registry.record_mut(moved.binding).spots = Spots::at(at);
                 }
@@ -208,10 +209,26 @@ const fn dest_of(record: &Record, id: u32) -> Dest {
 
 /// Adds to a set that is read behind a pointer; returns the place.
 fn push(set: &ArcSwap<Set<Dest>>, dest: Dest) -> u32 {
-    let old = set.load();
-    let at = old.len() as u32;
-    set.store(Arc::new(old.with(dest)));
+    let mut at = 0;
+    change_set(set, |set| {
+        at = set.len() as u32;
+        set.push(dest)
+    });
     at
+}
+
+/// Changes a set that is read behind a pointer.
+fn change_set(set: &ArcSwap<Set<Dest>>, change: impl FnOnce(&Set<Dest>) -> Change<Dest>) {
+    if let Change::To(other) = change(&set.load()) {
+        set.store(Arc::new(other));
+    }
+}
+
+/// Takes an item from a set; tells which one has its place now, if there is one.
+fn taken<T: Element>(set: &Set<T>, at: u32, moved: &mut Option<T>) -> Change<T> {
+    let (change, last) = set.take(at);
+    *moved = last;
+    change
 }
 
 /// Adds to a row; returns the place.
@@ -219,7 +236,7 @@ fn push_row<T: Item>(table: &RowTable<T>, place: Place<'_>, item: T) -> u32 {
     let mut at = 0;
     table.update(place, |set| {
         at = set.len() as u32;
-        set.with(item)
+        set.push(item)
     });
     at
 }
@@ -230,17 +247,13 @@ fn clear_row<T: Item>(table: &RowTable<T>, place: Place<'_>, leftovers: &mut Vec
         if set.len() > LEFTOVER_LEN_MIN {
             leftovers.push(set.clone());
         }
-        Set::default()
+        Change::To(Set::default())
     });
 }
 
 /// Takes from a row that is there; returns the item that has the place now, if there is one.
 fn take_from_row<T: Item>(table: &RowTable<T>, place: Place<'_>, at: u32) -> Option<T> {
     let mut moved = None;
-    table.update(place, |set| {
-        let (shorter, last) = set.without(at);
-        moved = last;
-        shorter
-    });
+    table.update(place, |set| taken(set, at, &mut moved));
     moved
 }

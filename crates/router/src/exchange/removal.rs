@@ -19,12 +19,14 @@ const TURN_STEPS: usize = 1024;
 /// that is told of a change, or an edge on the way to it.
 const BINDING_STEPS: usize = 16;
 
-/// Bindings between removals after which the allocator is made to sort what they gave back.
-const SETTLE_BINDINGS: usize = 128;
+/// Bindings between removals after which the allocator is made to sort what they gave back: among a million free blocks,
+/// each of those of a headers binding may have to be put behind a hundred others.
+const SETTLE_BINDINGS: usize = 32;
 
-/// Bytes of which a request makes glibc's allocator sort the small blocks that were given back to it. Until then it
-/// keeps them apart, and whoever comes after half a million removals sorts as many blocks, for some milliseconds.
-const SETTLE_BYTES: usize = 2048;
+/// Bytes of which a request makes glibc's allocator sort the blocks that were given back to it. Until then it keeps
+/// them apart, and whoever comes after half a million removals sorts as many blocks, for some milliseconds. Two sizes in
+/// turn, since the search ends at a block that fits, as that of the latest request would.
+const SETTLE_BYTES: [usize; 2] = [2048, 2560];
 
 /// What was removed so far, in pieces between which anything may change.
 #[derive(Default)]
@@ -120,7 +122,8 @@ impl Exchanges {
             self.note_binding(registry, id);
         }
         if registry.record_count().is_multiple_of(SETTLE_BINDINGS) {
-            drop(black_box(Vec::<u8>::with_capacity(SETTLE_BYTES)));
+            let bytes = SETTLE_BYTES[registry.record_count() / SETTLE_BINDINGS % SETTLE_BYTES.len()];
+            drop(black_box(Vec::<u8>::with_capacity(bytes)));
         }
         registry.remove(id)
     }

@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use super::arguments::{self, HeaderTexts, Mode};
 use super::bytes::Bytes;
 use super::message::Message;
+use super::pages::Element;
 use super::pool::{Pick, Pool, next_random, stable_hash};
 use super::rows::{Item, Place, RowTable};
 use super::set::Set;
@@ -41,6 +42,10 @@ pub(super) struct Dest {
     pub(super) binding: u32,
 }
 
+impl Element for Dest {
+    type Page = [Self; 64];
+}
+
 impl Item for Dest {
     type Key = Bytes;
 
@@ -68,6 +73,11 @@ pub(super) struct Candidate {
     pub(super) block: Arc<[u8]>,
 }
 
+impl Element for Candidate {
+    // A copy visits the blocks.
+    type Page = [Self; 16];
+}
+
 /// A row of candidates is known by the condition that they have in common, which each has in its block.
 impl Item for Candidate {
     type Key = ();
@@ -75,8 +85,8 @@ impl Item for Candidate {
     fn key_of(_: &[u8]) {}
 
     #[inline]
-    fn has_key((): &(), first: &Self, key: &[u8]) -> bool {
-        first.text() == key
+    fn has_key((): &(), witness: &Self, key: &[u8]) -> bool {
+        witness.text() == key
     }
 
     fn heap_bytes((): &()) -> usize {

@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 
-use super::set::Set;
+use super::pages::Element;
+use super::set::{Change, Set};
 use super::spine::Spine;
 
 /// What a row's set is made of.
-pub(super) trait Item: Clone {
+pub(super) trait Item: Element {
     /// What a row keeps to be known by.
     type Key: Clone;
 
     /// What a row of this key keeps.
     fn key_of(key: &[u8]) -> Self::Key;
 
-    /// Whether a row that keeps this, and has a set that begins with this item, has this key.
-    fn has_key(kept: &Self::Key, first: &Self, key: &[u8]) -> bool;
+    /// Whether a row that keeps this, and has or had this item in its set, has this key.
+    fn has_key(kept: &Self::Key, witness: &Self, key: &[u8]) -> bool;
 
     /// Bytes on the heap of what a row keeps.
     fn heap_bytes(kept: &Self::Key) -> usize;
@@ -27,7 +28,7 @@ pub(super) trait Item: Clone {
 
 /// One key of one exchange, and the rows behind it in its bucket.
 ///
-/// **Invariant:** it never changes, and its set is not empty. So a change replaces it and those before it, and shares those
+/// **Invariant:** it never changes, unless its set is a long one, and its set is not empty. So a change replaces it and those before it, and shares those
 /// behind it. A bucket has two rows on average and the hash is secret, so lists stay short.
 struct Row<T: Item> {
     next: Link<T>,
@@ -56,10 +57,10 @@ pub(super) struct Place<'a> {
 /// bucket ──► row
 /// ```
 ///
-/// A look-up is three dependent loads for its first row, and one for each further; it takes no lock and writes to no
-/// memory that another thread reads often. A change makes one row, and copies those before it; and splits one bucket or
-/// merges two if the rows become more or fewer, so the table never moves as a whole. Changes are made by one thread at a
-/// time, which the caller sees to.
+/// A look-up is four dependent loads for its first row, and one for each further; it takes no lock and writes to no
+/// memory that another thread reads often. A change makes one row, and copies those before it, unless the row's set is a
+/// long one, which changes by itself; and splits one bucket or merges two if the rows become more or fewer, so the table
+/// never moves as a whole. Changes are made by one thread at a time, which the caller sees to.
 ///
 /// **Invariant:** a row that is there throughout a look-up is found. A split publishes the new bucket, then the new
 /// count, then the shortened old bucket; a merge the joined bucket, then the count, then the empty one. A reader
@@ -104,17 +105,18 @@ impl<T: Item> RowTable<T> {
     }
 
     /// Puts what `change` makes of a row's set in its place. An empty set stands for no row, before and after.
-    pub(super) fn update(&self, place: Place<'_>, change: impl FnOnce(&Set<T>) -> Set<T>) {
+    pub(super) fn update(&self, place: Place<'_>, change: impl FnOnce(&Set<T>) -> Change<T>) {
         let tag = tag_of(place.hash);
         let index = bucket_of(tag, self.shape.load(Ordering::Relaxed));
         let bucket = self.buckets.get_or_make(index);
         self.foresee_split(bucket);
         let old = bucket.load_full();
         let found = rows(&old).find(|row| row.is_at(tag, place));
-        let set = match found {
+        let change = match found {
             Some(row) => change(&row.set),
             None => change(&Set::default()),
         };
+        let Change::To(set) = change else { return };
         let (was_there, is_there) = (found.is_some(), !set.is_empty());
         // The rows before the one that goes are copied, those behind it are kept.
         let behind = match found {
@@ -224,7 +226,7 @@ impl<T: Item> Row<T> {
     fn is_at(&self, tag: u32, place: Place<'_>) -> bool {
         self.tag == tag
             && self.exchange == place.exchange
-            && self.set.first().is_some_and(|first| T::has_key(&self.key, first, place.key))
+            && self.set.witness().is_some_and(|item| T::has_key(&self.key, item, place.key))
     }
 
     /// A copy in front of others.
@@ -293,6 +295,10 @@ mod tests {
     use super::*;
     use crate::hash::Seeds;
 
+    impl Element for u32 {
+        type Page = [Self; 64];
+    }
+
     impl Item for u32 {
         type Key = Vec<u8>;
 
@@ -331,10 +337,10 @@ mod tests {
             let is_growing = step % 20_000 < 14_000;
             let held = oracle.entry(number).or_default();
             if is_growing {
-                table.update(place(seeds, &key), |set| set.with(step));
+                table.update(place(seeds, &key), |set| set.push(step));
                 held.push(step);
             } else if !held.is_empty() {
-                table.update(place(seeds, &key), |set| set.without(0).0);
+                table.update(place(seeds, &key), |set| set.take(0).0);
                 held.swap_remove(0);
             }
             assert_eq!(items(&table, place(seeds, &key)), *held);
@@ -343,7 +349,7 @@ mod tests {
             let key = number.to_le_bytes();
             assert_eq!(items(&table, place(seeds, &key)), held);
             if !held.is_empty() {
-                table.update(place(seeds, &key), |_| Set::default());
+                table.update(place(seeds, &key), |_| Change::To(Set::default()));
             }
         }
         assert_eq!(table.row_count.load(Ordering::Relaxed), 0);
@@ -355,9 +361,12 @@ mod tests {
         let (table, seeds) = (RowTable::new(), Seeds::new());
         let change = |number: u32, to: Set<u32>| {
             let key = number.to_le_bytes();
-            table.update(place(seeds, &key), |_| to);
+            table.update(place(seeds, &key), |_| Change::To(to));
         };
-        let one = |item| Set::default().with(item);
+        let one = |item| match Set::default().push(item) {
+            Change::To(set) => set,
+            Change::Done => unreachable!("one item is in the set itself"),
+        };
         for number in 0..20 {
             change(number, one(number));
         }

@@ -21,6 +21,8 @@ type Chunk<T> = Box<[T; CHUNK]>;
 
 type Directory<T> = Box<[OnceLock<Chunk<T>>]>;
 
+type Directories<T> = Box<[OnceLock<Directory<T>>]>;
+
 /// Items by index, in pieces that are made when they are first asked for and stay until the spine goes.
 ///
 /// ```text
@@ -36,18 +38,16 @@ type Directory<T> = Box<[OnceLock<Chunk<T>>]>;
 /// it.
 pub(super) struct Spine<T> {
     blocks: [OnceLock<Box<[T]>>; BLOCKS],
-    directories: [OnceLock<Directory<T>>; DIRECTORIES],
+    /// Made with the first directory, so that a short spine is small.
+    directories: OnceLock<Directories<T>>,
 }
 
 impl<T: Default> Spine<T> {
     pub(super) const fn new() -> Self {
-        Self {
-            blocks: [const { OnceLock::new() }; BLOCKS],
-            directories: [const { OnceLock::new() }; DIRECTORIES],
-        }
+        Self { blocks: [const { OnceLock::new() }; BLOCKS], directories: OnceLock::new() }
     }
 
-    /// The item, if its piece was made. Three dependent loads, or two among the first 512 items.
+    /// The item, if its piece was made. Four dependent loads, or two among the first 512 items.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<&T> {
         if index < CHUNK {
@@ -55,7 +55,7 @@ impl<T: Default> Spine<T> {
             return self.blocks[block].get()?.get(at);
         }
         let (directory, chunk) = place_of(index >> CHUNK_BITS, 0);
-        let chunk = self.directories.get(directory - 1)?.get()?.get(chunk)?;
+        let chunk = self.directories.get()?.get(directory - 1)?.get()?.get(chunk)?;
         Some(&chunk.get()?[index % CHUNK])
     }
 
@@ -67,7 +67,8 @@ impl<T: Default> Spine<T> {
             return &self.blocks[block].get_or_init(|| made(len))[at];
         }
         let (directory, chunk) = place_of(index >> CHUNK_BITS, 0);
-        let chunks = self.directories[directory - 1].get_or_init(|| made(1 << (directory - 1)));
+        let directories = self.directories.get_or_init(|| made(DIRECTORIES));
+        let chunks = directories[directory - 1].get_or_init(|| made(1 << (directory - 1)));
         &chunks[chunk].get_or_init(|| made(CHUNK).try_into().ok().expect("it is as long"))[index % CHUNK]
     }
 
@@ -75,11 +76,12 @@ impl<T: Default> Spine<T> {
     pub(super) fn memory_bytes(&self) -> usize {
         let blocks: usize =
             self.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum();
-        let directories = self.directories.iter().filter_map(OnceLock::get).map(|directory| {
+        let made = self.directories.get().map_or(&[][..], |directories| &**directories);
+        let directories = made.iter().filter_map(OnceLock::get).map(|directory| {
             let chunk_count = directory.iter().filter(|chunk| chunk.get().is_some()).count();
             size_of_val(&**directory) + chunk_count * size_of::<[T; CHUNK]>()
         });
-        blocks + directories.sum::<usize>()
+        blocks + size_of_val(made) + directories.sum::<usize>()
     }
 }
 
@@ -120,6 +122,6 @@ mod tests {
         spine.get_or_make(1 << 26).store(7, Ordering::Relaxed);
         assert_eq!(spine.get(1 << 26).unwrap().load(Ordering::Relaxed), 7);
         assert!(spine.get((1 << 26) + CHUNK).is_none());
-        assert_eq!(spine.memory_bytes(), (1 << 26) / CHUNK * 16 + CHUNK * 8);
+        assert_eq!(spine.memory_bytes(), DIRECTORIES * 24 + (1 << 26) / CHUNK * 16 + CHUNK * 8);
     }
 }
