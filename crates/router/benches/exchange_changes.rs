@@ -1,29 +1,28 @@
 //! What bindings cost to make and to take back, among many: rates, the slowest single change, bytes.
 //!
 //! `cargo bench -p meridian-router --bench exchange_changes [-- KIND… [rates] [COUNT]]`; without arguments every
-//! kind, with a million bindings; with `rates` these alone. Bindings come in random order. Rates are per second of the thread's CPU time; of the slowest change
-//! it is the CPU time too, one reading of the clock included, and of several passes the quickest counts, since whatever
-//! else the machine does can only add. How long a removal of many holds up others is measured by who waits, by the wall
-//! clock.
+//! kind, with a million bindings; with `rates` these alone. Bindings come in random order. Rates are per second of the
+//! thread's CPU time; of the slowest change it is the CPU time too, one reading of the clock included, and of several
+//! passes the quickest counts, since whatever else the machine does can only add. How long a removal of many holds up
+//! others is measured by who waits, by the wall clock.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use meridian_router::exchange::{Binding, ExchangeId, ExchangeKind, HashOn, HeaderValue};
+use meridian_router::exchange::{Binding, ExchangeId, ExchangeKind, HashOn};
 use meridian_router::{Destination, Exchanges, TargetId};
-use nix::time::{ClockId, clock_gettime};
+
+#[path = "support/exchanges.rs"]
+mod support;
+
+use support::{conditions, device_of, thread_time};
 
 /// Passes for the slowest change.
 const PASSES: usize = 3;
 
 /// Bindings of an exchange that picks, which may have no more by default.
 const MEMBERS: u32 = 256;
-
-/// CPU time of this thread.
-fn thread_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has a clock for each thread").into()
-}
 
 /// The numbers below `count` in an order that is random, and the same each time.
 fn shuffled(count: u32) -> Vec<u32> {
@@ -45,7 +44,7 @@ enum Shape {
     SharedKey,
     NoKey,
     Pattern,
-    /// Three conditions: one that a tenth of all bindings have, one that a thousandth has, one of its own.
+    /// Three conditions.
     Conditions(&'static str),
     Weight,
     EvenWeight,
@@ -105,13 +104,8 @@ impl Subject {
         };
         let binding = Binding::new(source, Destination::Target(TargetId(target)), key.as_bytes());
         let Shape::Conditions(mode) = self.shape else { return act(&binding) };
-        let device = format!("device {number}");
-        let arguments = [
-            (&b"x-match"[..], HeaderValue::from(mode)),
-            (b"site", HeaderValue::Integer(i64::from(number % 10))),
-            (b"line", HeaderValue::Integer(i64::from(number % 1_000))),
-            (b"device", HeaderValue::from(device.as_str())),
-        ];
+        let device = device_of(number);
+        let arguments = conditions(mode, number, &device);
         act(&binding.with_arguments(&arguments))
     }
 

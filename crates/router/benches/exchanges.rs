@@ -1,18 +1,21 @@
 //! Routing through exchanges of each kind, with few bindings and with many, and changing them.
 //!
 //! `cargo bench -p meridian-router --bench exchanges`. Times are the thread's CPU time, so that a busy machine does not
-//! count. Keys come in an order that defeats the caches. Before the timings it prints what making the bindings cost: CPU
-//! time, the wall time of the slowest that was not interrupted, memory; and what two threads at once cost each other.
+//! count. Keys come in an order that defeats the caches. Between the timings it prints what two threads at once cost each
+//! other. What many bindings cost to make and to take back is for the benchmark `exchange_changes`.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
-use meridian_router::exchange::{
-    Binding, ExchangeId, ExchangeKind, HashOn, HeaderValue, Headers, Message, Scratch,
-};
+use meridian_router::exchange::{Binding, ExchangeId, ExchangeKind, HashOn, Headers, Message, Scratch};
 use meridian_router::{Destination, Exchanges, Matches, TargetId};
+
+#[path = "support/exchanges.rs"]
+mod support;
+
+use support::{conditions, device_of, thread_time};
 
 /// Bindings of exchanges that are not asked.
 const ELSEWHERE: u32 = 10_000;
@@ -20,26 +23,19 @@ const ELSEWHERE: u32 = 10_000;
 /// Messages that a benchmark goes through in turn.
 const MESSAGES: u32 = 100_000;
 
-/// CPU time of this thread, as the kernel counts it.
+/// CPU time of this thread.
 struct CpuTime;
-
-fn cpu_time() -> Duration {
-    let statistics =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts a thread's time");
-    let nanos = statistics.split(' ').next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.expect("the first number is nanoseconds"))
-}
 
 impl Measurement for CpuTime {
     type Intermediate = Duration;
     type Value = Duration;
 
     fn start(&self) -> Duration {
-        cpu_time()
+        thread_time()
     }
 
     fn end(&self, start: Duration) -> Duration {
-        cpu_time() - start
+        thread_time() - start
     }
 
     fn add(&self, one: &Duration, other: &Duration) -> Duration {
@@ -68,47 +64,15 @@ fn scattered(number: u32, count: u32) -> u32 {
     (u64::from(number) * 7_919 % u64::from(count)) as u32
 }
 
-/// How often the kernel put this thread on a processor: unchanged, it was not interrupted.
-fn turn_count() -> Option<String> {
-    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    statistics.split_whitespace().nth(2).map(str::to_owned)
-}
-
-/// The wall time of the slowest of many calls, of those that were not interrupted.
-fn slowest(count: u32, mut call: impl FnMut(u32)) -> Duration {
-    let timed = (0..count).filter_map(|number| {
-        let (turn, start) = (turn_count(), Instant::now());
-        call(number);
-        let elapsed = start.elapsed();
-        (turn_count() == turn).then_some(elapsed)
-    });
-    timed.max().unwrap_or_default()
-}
-
-/// An exchange with `count` bindings that `bind` makes; says what that took, if there are enough of them to tell.
+/// An exchange with `count` bindings that `bind` makes.
 fn filled(
     exchanges: &Exchanges,
     kind: ExchangeKind,
     count: u32,
     bind: impl Fn(ExchangeId, u32),
 ) -> ExchangeId {
-    let declare = || exchanges.declare(kind.clone()).expect("far from the limit");
-    let id = declare();
-    let (bytes, start) = (exchanges.memory_bytes(), cpu_time());
+    let id = exchanges.declare(kind).expect("far from the limit");
     (0..count).for_each(|number| bind(id, scattered(number, count)));
-    if count < 100 {
-        return id;
-    }
-    let (each, held) = ((cpu_time() - start) / count, exchanges.memory_bytes() - bytes);
-    let again = declare();
-    let slowest = slowest(count, |number| bind(again, scattered(number, count)));
-    let start = cpu_time();
-    exchanges.remove(again);
-    let removed = (cpu_time() - start) / count;
-    let held = held / count as usize;
-    println!(
-        "{kind:?}: {count} bindings: {each:?} each, slowest {slowest:?}; removed together: {removed:?} each; {held} B each"
-    );
     id
 }
 
@@ -117,14 +81,14 @@ fn beside_another(name: &str, exchanges: &Exchanges, from: ExchangeId, key: &str
     const ROUNDS: u32 = 1_000_000;
     let run = || {
         let (mut scratch, mut matches) = (Scratch::with_seed(1), Matches::new());
-        let start = cpu_time();
+        let start = thread_time();
         for _ in 0..ROUNDS {
             matches.clear();
             let message = Message::new(black_box(key.as_bytes()));
             exchanges.route(from, &message, &mut scratch, &mut matches).expect("an exchange");
             black_box(matches.group().target_count());
         }
-        (cpu_time() - start) / ROUNDS
+        (thread_time() - start) / ROUNDS
     };
     let alone = run();
     let (one, other) = std::thread::scope(|scope| {
@@ -229,15 +193,9 @@ fn picks(criterion: &mut Criterion<CpuTime>) {
     }
 }
 
-/// Binds with three conditions: one that a tenth of all bindings have, one that a thousandth has, and one of its own.
-fn bind_conditions(exchanges: &Exchanges, source: ExchangeId, number: u32, mode: &str) {
-    let device = format!("device {number}");
-    let arguments = [
-        (&b"x-match"[..], HeaderValue::from(mode)),
-        (b"site", HeaderValue::Integer(i64::from(number % 10))),
-        (b"line", HeaderValue::Integer(i64::from(number % 1_000))),
-        (b"device", HeaderValue::from(device.as_str())),
-    ];
+fn bind_conditions(exchanges: &Exchanges, source: ExchangeId, number: u32) {
+    let device = device_of(number);
+    let arguments = conditions("all", number, &device);
     let binding = Binding::new(source, to(number), b"").with_arguments(&arguments);
     exchanges.bind(&binding).expect("a binding");
 }
@@ -246,25 +204,22 @@ fn by_headers(criterion: &mut Criterion<CpuTime>) {
     for count in [10u32, 10_000, 1_000_000] {
         let exchanges = Exchanges::new();
         let headers = filled(&exchanges, ExchangeKind::Headers, count, |id, number| {
-            bind_conditions(&exchanges, id, number, "all");
+            bind_conditions(&exchanges, id, number);
         });
         let (mut scratch, mut matches) = (Scratch::with_seed(1), Matches::new());
         let devices: Vec<(u32, String)> = (0..MESSAGES)
             .map(|at| scattered(at, count.max(MESSAGES)) % count)
-            .map(|number| (number, format!("device {number}")))
+            .map(|number| (number, device_of(number)))
             .collect();
         let mut next = devices.iter().cycle();
         let (mut routed_count, mut found_count) = (0, 0);
         criterion.bench_function(&format!("headers/all of 3, {count} bindings"), |bencher| {
             bencher.iter(|| {
                 let (number, device) = next.next().expect("a cycle");
-                let fields = [
-                    (&b"site"[..], HeaderValue::Integer(i64::from(number % 10))),
-                    (b"line", HeaderValue::Integer(i64::from(number % 1_000))),
-                    (b"device", HeaderValue::from(device.as_str())),
-                ];
+                let fields = conditions("all", *number, device);
                 matches.clear();
-                let headers_of = Headers(&fields);
+                // Without `x-match`.
+                let headers_of = Headers(&fields[1..]);
                 let message = Message::new(b"").with(&headers_of);
                 exchanges.route(headers, &message, &mut scratch, &mut matches).expect("an exchange");
                 let count = matches.group().target_count();
