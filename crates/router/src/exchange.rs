@@ -64,8 +64,11 @@ mod bytes;
 mod error;
 mod generations;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 mod pages;
 mod placing;
+mod pointers;
 mod pool;
 mod registry;
 mod removal;
@@ -87,11 +90,11 @@ pub use routing::{Routed, Scratch};
 pub use value::HeaderValue;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
 use crate::Matches;
+use crate::sync::Ordering;
 use arguments::BlockBuffer;
 use binding::{EXCHANGES_MAX, check, number_of};
 use generations::{Generations, Region};

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
+use crate::sync::KeyHasher;
 
 /// Secrets drawn per structure, so that nobody can prepare keys that collide.
 #[derive(Clone, Copy)]
@@ -10,7 +10,7 @@ pub(crate) struct Seeds(u64, u64);
 
 impl Seeds {
     pub(crate) fn new() -> Self {
-        let state = RandomState::default();
+        let state = KeyHasher::default();
         Self(state.hash_one(0u8), state.hash_one(1u8) | 1)
     }
 

@@ -13,11 +13,11 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::message::Attributes;
 use super::{ExchangeError, Field, HeaderValue};
+use crate::sync::KeyHasher;
 
 /// How conditions are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Condition<'a> {
 pub(super) fn encode(
     key: &[u8],
     fields: &[Field<'_>],
-    hasher: &RandomState,
+    hasher: &KeyHasher,
     bytes_max: usize,
 ) -> Result<BlockBuffer, ExchangeError> {
     let mut block = BlockBuffer::new();
@@ -271,7 +271,7 @@ pub(super) struct HeaderTextRef<'a> {
 
 impl HeaderTexts {
     /// Takes up the headers of a message. O(n log n); allocates nothing but room.
-    pub(super) fn load(&mut self, attributes: &dyn Attributes, hasher: &RandomState) {
+    pub(super) fn load(&mut self, attributes: &dyn Attributes, hasher: &KeyHasher) {
         self.bytes.clear();
         self.headers.clear();
         let Self { bytes, headers } = self;

@@ -6,15 +6,13 @@
 //! an exchange is hashed onto a fixed table: two that share a counter cost a needless cache miss, never a stale result.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use foldhash::fast::RandomState;
 
 use super::topic::literal_prefix;
 use super::{ExchangeId, ExchangeKind};
+use crate::sync::{AtomicU64, KeyHasher, Ordering};
 
-/// Counters in the table: 128 KiB. A power of two.
-const COUNTERS: usize = 1 << 14;
+/// Counters in the table: 128 KiB. A power of two; few for a model checker.
+const COUNTERS: usize = if cfg!(all(test, loom)) { 4 } else { 1 << 14 };
 
 /// The counter that nothing bumps.
 const NEVER: u16 = 0;
@@ -56,12 +54,12 @@ impl<'a> Region<'a> {
 /// The table of counters for what is narrower than an exchange.
 pub(super) struct Generations {
     counters: Box<[AtomicU64]>,
-    hasher: RandomState,
+    hasher: KeyHasher,
 }
 
 impl Generations {
     pub(super) fn new() -> Self {
-        Self { counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::default() }
+        Self { counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(), hasher: KeyHasher::default() }
     }
 
     /// The regions of a key. Three hashes.

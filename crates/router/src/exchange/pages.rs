@@ -1,15 +1,15 @@
 //! Long lists that one thread changes while others read them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
 use smallvec::{Array, SmallVec};
 
+use super::pointers::ArcSwapOption;
 use super::spine::Spine;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Pages that come and go together: as many pointers as are cheap to make and to drop at once.
-const GROUP: usize = 64;
+const GROUP: usize = if cfg!(all(test, loom)) { 2 } else { 64 };
 
 /// What lists are made of.
 pub(super) trait Element: Clone {

@@ -1,20 +1,20 @@
 //! Putting bindings into the structures that readers route by, and taking them out again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use super::ExchangeKind;
 use super::arguments::{self, Condition, Mode};
 use super::pages::Element;
+use super::pointers::ArcSwap;
 use super::pool::Draw;
 use super::registry::{NONE, Record, Registry, Spots};
 use super::removal::Leftovers;
 use super::routing::{Candidate, Dest, Exchange, Graph, State};
 use super::rows::{Item, Place, RowTable};
 use super::set::{Change, Set};
+use crate::sync::{AtomicUsize, Ordering};
 
 /// Items of a set that is not freed at once.
 const LEFTOVER_LEN_MIN: usize = 64;

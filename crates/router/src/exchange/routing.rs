@@ -2,15 +2,14 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
 use foldhash::fast::RandomState;
 
 use super::arguments::{self, HeaderTexts, Mode};
 use super::bytes::Bytes;
 use super::message::Message;
 use super::pages::Element;
+use super::pointers::{ArcSwap, ArcSwapOption};
 use super::pool::{Pick, Pool, next_random, stable_hash};
 use super::rows::{Item, Place, RowTable};
 use super::set::Set;
@@ -18,6 +17,7 @@ use super::spine::Spine;
 use super::topic::Patterns;
 use super::{ExchangeId, ExchangeKind, HashOn};
 use crate::hash::Seeds;
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, KeyHasher, Ordering};
 use crate::{Entry, TargetId};
 
 /// The bit of a destination's number that marks an exchange.
@@ -43,7 +43,7 @@ pub(super) struct Dest {
 }
 
 impl Element for Dest {
-    type Page = [Self; 64];
+    type Page = [Self; if cfg!(all(test, loom)) { 2 } else { 64 }];
 }
 
 impl Item for Dest {
@@ -75,7 +75,7 @@ pub(super) struct Candidate {
 
 impl Element for Candidate {
     // A copy visits the blocks.
-    type Page = [Self; 16];
+    type Page = [Self; if cfg!(all(test, loom)) { 2 } else { 16 }];
 }
 
 /// A row of candidates is known by the condition that they have in common, which each has in its block.
@@ -180,7 +180,7 @@ pub(super) struct Graph {
     pub(super) keys: RowTable<Dest>,
     /// Headers bindings by (exchange, condition).
     pub(super) pairs: RowTable<Candidate>,
-    pub(super) hasher: RandomState,
+    pub(super) hasher: KeyHasher,
     seeds: Seeds,
 }
 
@@ -296,7 +296,7 @@ impl Graph {
             clock: AtomicU64::new(0),
             keys: RowTable::new(),
             pairs: RowTable::new(),
-            hasher: RandomState::default(),
+            hasher: KeyHasher::default(),
             seeds: Seeds::new(),
         }
     }

@@ -2,14 +2,14 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 
 use super::pages::Element;
+use super::pointers::ArcSwapOption;
 use super::set::{Change, Set};
 use super::spine::Spine;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// What a row's set is made of.
 pub(super) trait Item: Element {
