@@ -75,7 +75,7 @@ pub(super) struct Candidate {
 
 impl Element for Candidate {
     // A copy visits the blocks.
-    type Page = [Self; if cfg!(all(test, loom)) { 2 } else { 16 }];
+    type Page = [Self; if cfg!(all(test, loom)) { 2 } else { 8 }];
 }
 
 /// A row of candidates is known by the condition that they have in common, which each has in its block.
