@@ -167,8 +167,8 @@ impl Broker {
     /// Subscribes a target, or changes the options of its subscription. Visible to every publish that starts after
     /// the call returns. `None`, and nothing happens, if the target is not registered any more.
     ///
-    /// A new subscription is handed to `keep`, so that its owner can end it one day. It runs with the targets borrowed, so
-    /// that the target's number cannot become another's meanwhile, and must not call the broker.
+    /// A new subscription is handed to `keep`, so that its owner can end it one day. It runs with the targets borrowed,
+    /// so that the target's number cannot become another's meanwhile, and must not call the broker.
     ///
     /// # Errors
     /// What `keep` returns; then there is no new subscription.

@@ -184,8 +184,8 @@ impl Subject {
         [slowest(&|number| self.bind(&held, number)), slowest(&|number| self.unbind(&held, number))]
     }
 
-    /// How long another thread's binding of another exchange takes at most while all bindings go: as those of one target,
-    /// and as those of one exchange.
+    /// How long another thread's binding of another exchange takes at most while all bindings go: as those of one
+    /// target, and as those of one exchange.
     fn longest_waits(&self, numbers: &[u32]) -> [Duration; 2] {
         let one_target = |number| if matches!(self.shape, Shape::NoKey) { number } else { 0 };
         let by_target = self.longest_wait(numbers, one_target, |held| {

@@ -1,8 +1,8 @@
 //! Routing through exchanges of each kind, with few bindings and with many, and changing them.
 //!
 //! `cargo bench -p meridian-router --bench exchanges`. Times are the thread's CPU time, so that a busy machine does not
-//! count. Keys come in an order that defeats the caches. Between the timings it prints what two threads at once cost each
-//! other. What many bindings cost to make and to take back is for the benchmark `exchange_changes`.
+//! count. Keys come in an order that defeats the caches. Between the timings it prints what two threads at once cost
+//! each other. What many bindings cost to make and to take back is for the benchmark `exchange_changes`.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Look-ups, changes and generations of the index, and the topic store, one call at a time.
 //!
-//! `cargo bench -p meridian-router`. `bench/run.sh index` measures memory, whole workloads and the slowest single calls.
+//! `cargo bench -p meridian-router`. `bench/run.sh index` measures memory, whole workloads and the slowest single
+//! calls.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
 //! Exchanges: every type of RabbitMQ's, bound to each other and to targets.
 //!
-//! [`Exchanges`] is one graph for all vhosts. It knows exchanges by number and targets by number; names, vhosts, durability,
-//! auto-delete, permissions and the default exchange are for its caller, who also decides what to do with a message that
-//! reaches nobody.
+//! [`Exchanges`] is one graph for all vhosts. It knows exchanges by number and targets by number; names, vhosts,
+//! durability, auto-delete, permissions and the default exchange are for its caller, who also decides what to do with a
+//! message that reaches nobody.
 //!
 //! ```
 //! use meridian_router::exchange::{Binding, ExchangeKind, Message, Scratch};
@@ -34,12 +34,12 @@
 //!             hashes    ──► members, ring of slots
 //! ```
 //!
-//! All on the left but the topic tree is immutable and reached through atomic pointers: a change makes a new version of what
-//! it touches (a row of a table, a page of a long set, a list of members) and swaps the pointer. So readers never
+//! All on the left but the topic tree is immutable and reached through atomic pointers: a change makes a new version of
+//! what it touches (a row of a table, a page of a long set, a list of members) and swaps the pointer. So readers never
 //! wait and do not disturb each other; memory that a change replaced lives until its last reader is done.
 //!
-//! A direct binding with a key of up to 19 bytes takes about 185 bytes in all, one to a pattern about 130; a headers binding
-//! with three conditions of which all must be met about 255.
+//! A direct binding with a key of up to 19 bytes takes about 185 bytes in all, one to a pattern about 130; a headers
+//! binding with three conditions of which all must be met about 255.
 //!
 //! # Invariants
 //!
@@ -55,12 +55,13 @@
 //! # Differences from RabbitMQ
 //!
 //! Bindings whose arguments differ in the width of an integer alone are one binding. Timestamps in headers match (see
-//! [`HeaderValue`]). A consistent hash is stable when any member leaves, not only the last; which destination a key goes to
-//! is another than RabbitMQ's. An alternate exchange is named by number and forgotten when that exchange goes.
+//! [`HeaderValue`]). A consistent hash is stable when any member leaves, not only the last; which destination a key
+//! goes to is another than RabbitMQ's. An alternate exchange is named by number and forgotten when that exchange goes.
 
 mod arguments;
 mod binding;
 mod bytes;
+mod destination;
 mod error;
 mod generations;
 mod message;
@@ -97,11 +98,12 @@ use crate::Matches;
 use crate::sync::Ordering;
 use arguments::BlockBuffer;
 use binding::{EXCHANGES_MAX, check, number_of};
+use destination::NO_EXCHANGE;
 use generations::{Generations, Region};
 use pool::Draw;
 use registry::{Identity, Registry};
 use removal::Leftovers;
-use routing::{Exchange, Graph, NO_EXCHANGE, State};
+use routing::{Exchange, Graph, State};
 
 /// Bindings that can be numbered.
 const BINDINGS_MAX: usize = 1 << 26;
@@ -168,9 +170,9 @@ impl Exchanges {
 
     /// Makes a binding. If the same is there, its options, its seed and whether it is local are replaced.
     ///
-    /// Messages routed after this returns see it; one that is routed meanwhile may see the former options, the new, or of a
-    /// headers binding with `any` condition both. Cost by the source's kind, besides one hash of the binding and the notes to
-    /// the exchanges that lead to the source, which are bounded by [`Limits::edges_max`]:
+    /// Messages routed after this returns see it; one that is routed meanwhile may see the former options, the new, or
+    /// of a headers binding with `any` condition both. Cost by the source's kind, besides one hash of the binding and
+    /// the notes to the exchanges that lead to the source, which are bounded by [`Limits::edges_max`]:
     ///
     /// | kind | cost |
     /// |---|---|
@@ -222,8 +224,8 @@ impl Exchanges {
 
     /// Removes the binding with this source, destination, key and arguments; none if there is none.
     ///
-    /// Cost as of [`bind`](Self::bind). A consistent hash gives away at once only as many slots as take 65,536 draws, which
-    /// is some 0.2 ms more; messages that come to the others find their owners, each for those that follow.
+    /// Cost as of [`bind`](Self::bind). A consistent hash gives away at once only as many slots as take 65,536 draws,
+    /// which is some 0.2 ms more; messages that come to the others find their owners, each for those that follow.
     pub fn unbind(&self, binding: &Binding<'_>) -> Option<Unbound> {
         let to = number_of(binding.destination).ok()?;
         let block = self.encode(binding).ok()?;
@@ -243,9 +245,10 @@ impl Exchanges {
     /// Each exchange is visited once, whatever the cycles; where one has no destination by its own bindings, its
     /// alternate is visited. A destination that is an exchange visited before counts as a destination (as in RabbitMQ).
     ///
-    /// Takes no lock but that of a topic exchange, shared; allocates nothing but room in `out` and `scratch`. Changes by
-    /// others meanwhile are seen or not, each as a whole, but for [options that change](Self::bind) and for a message with
-    /// several keys or headers, which sees a binding under some or all of those that match; a binding that is there throughout is always seen.
+    /// Takes no lock but that of a topic exchange, shared; allocates nothing but room in `out` and `scratch`. Changes
+    /// by others meanwhile are seen or not, each as a whole, but for [options that change](Self::bind) and for a
+    /// message with several keys or headers, which sees a binding under some or all of those that match; a binding that
+    /// is there throughout is always seen.
     ///
     /// | kind | cost besides the destinations found |
     /// |---|---|
@@ -276,8 +279,8 @@ impl Exchanges {
         self.generations.regions(exchange, key)
     }
 
-    /// A number that changes whenever a [cacheable](Routed::is_cacheable) result with these regions may have changed: by
-    /// a change of the exchange or of any that messages go on to from there. Read it before the routing whose result
+    /// A number that changes whenever a [cacheable](Routed::is_cacheable) result with these regions may have changed:
+    /// by a change of the exchange or of any that messages go on to from there. Read it before the routing whose result
     /// it is to guard.
     ///
     /// Cost: four atomic loads. A change costs a step for each exchange that leads to where it happens, and is seen

@@ -55,8 +55,8 @@ table! {
         shutdown_grace: Duration = secs(5), Restart;
         /// Connections at once, over all listeners; 0 means as many as open files allow.
         connections_max: usize = 0, Restart;
-        /// What clients make grow in memory, over all of them: messages, outboxes, incomplete packets, subscriptions; 0 means
-        /// half of the memory that the machine or container has.
+        /// What clients make grow in memory, over all of them: messages, outboxes, incomplete packets, subscriptions; 0
+        /// means half of the memory that the machine or container has.
         memory_max: ByteSize = ByteSize(0), Live;
         /// How often `$SYS` topics are published; "0s" switches them off.
         sys_interval: Duration = secs(10), Restart;

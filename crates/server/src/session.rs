@@ -333,7 +333,8 @@ impl State {
             .is_some_and(|rare| rare.waiting.iter().any(|(waits_for, _)| *waits_for == WaitsFor::Outbox))
     }
 
-    /// Pumps, and takes those who need not wait any longer: before, when the outbox is low, and after, when the queue is.
+    /// Pumps, and takes those who need not wait any longer: before, when the outbox is low, and after, when the queue
+    /// is.
     fn pump_and_take_waiting(&mut self) -> (bool, Vec<Waiter>) {
         let mut resume = self.take_waiting_if_low();
         let has_pumped = self.pump();

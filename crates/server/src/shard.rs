@@ -224,8 +224,8 @@ impl Shard {
         }
     }
 
-    /// Shutdown: no new connections; each client is sent what waits for it, as far as it takes that in time, and is then
-    /// told and closed.
+    /// Shutdown: no new connections; each client is sent what waits for it, as far as it takes that in time, and is
+    /// then told and closed.
     fn stop(&mut self) {
         for bound in &mut self.listeners {
             // Health checks go on being answered: not ready any more.

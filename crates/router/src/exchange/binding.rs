@@ -1,7 +1,7 @@
 //! Exchanges and bindings as callers name them, and what limits them.
 
+use super::destination::{EXCHANGE, TWIN};
 use super::message::{Field, Property};
-use super::routing::{EXCHANGE, TWIN};
 use super::{ExchangeError, arguments, topic};
 use crate::TargetId;
 
@@ -145,8 +145,8 @@ pub struct Limits {
     /// holds up other changes meanwhile. At most [`RING_SLOTS`](super::RING_SLOTS) are possible.
     pub members_max: usize,
     /// Edges: pairs of exchanges of which one has bindings to the other, however many, or has it for its alternate. A
-    /// change of an exchange is noted in all that lead there, at the cost of a step for each edge among them, which holds up
-    /// other changes. An alternate is never refused, but counts.
+    /// change of an exchange is noted in all that lead there, at the cost of a step for each edge among them, which
+    /// holds up other changes. An alternate is never refused, but counts.
     pub edges_max: usize,
     /// Edges from one exchange.
     pub edges_per_exchange_max: usize,

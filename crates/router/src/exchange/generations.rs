@@ -2,8 +2,9 @@
 //!
 //! A result for an exchange and a routing key depends on bindings of that exchange and of those that messages go on to.
 //! A change is therefore noted for the source of the binding and for every exchange that leads there, at the narrowest
-//! of four widths: all keys; keys that start with a given first word, or first two words; one key. What is narrower than
-//! an exchange is hashed onto a fixed table: two that share a counter cost a needless cache miss, never a stale result.
+//! of four widths: all keys; keys that start with a given first word, or first two words; one key. What is narrower
+//! than an exchange is hashed onto a fixed table: two that share a counter cost a needless cache miss, never a stale
+//! result.
 
 use std::hash::BuildHasher;
 

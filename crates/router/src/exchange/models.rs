@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Pages, groups of pages and blocks of buckets hold two each, so that a few bindings come to all that there is. Not
-//! modelled: how arc-swap keeps a value alive while it is read, slots of a consistent hash, and two writers, who share a
-//! lock.
+//! modelled: how arc-swap keeps a value alive while it is read, slots of a consistent hash, and two writers, who share
+//! a lock.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};

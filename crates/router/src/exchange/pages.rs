@@ -22,8 +22,8 @@ struct Page<T: Element>(SmallVec<T::Page>);
 
 type Group<T> = Box<[ArcSwapOption<Page<T>>]>;
 
-/// A list in pages, each behind an atomic pointer. A change copies the page it is about, and the last one if an item comes
-/// from there to take the place of one that goes; nothing else moves, however long the list is.
+/// A list in pages, each behind an atomic pointer. A change copies the page it is about, and the last one if an item
+/// comes from there to take the place of one that goes; nothing else moves, however long the list is.
 ///
 /// ```text
 /// group      0                        1
@@ -34,8 +34,8 @@ type Group<T> = Box<[ArcSwapOption<Page<T>>]>;
 ///
 /// Changes are made by one thread at a time, which the caller sees to.
 ///
-/// **Invariant:** an item that is there throughout a visit is seen, once or twice. Items move only towards the front, and
-/// a move publishes the new page, then the count of moves, then the page that the item came from. So who goes from
+/// **Invariant:** an item that is there throughout a visit is seen, once or twice. Items move only towards the front,
+/// and a move publishes the new page, then the count of moves, then the page that the item came from. So who goes from
 /// front to back either meets the item or finds that the count has changed; and who goes from back to front meets it.
 pub(super) struct Pages<T: Element> {
     groups: Spine<ArcSwapOption<Group<T>>>,

@@ -6,12 +6,13 @@ use smallvec::SmallVec;
 
 use super::ExchangeKind;
 use super::arguments::{self, Condition, Mode};
+use super::destination::Dest;
 use super::pages::Element;
 use super::pointers::ArcSwap;
 use super::pool::Draw;
 use super::registry::{NONE, Record, Registry, Spots};
 use super::removal::Leftovers;
-use super::routing::{Candidate, Dest, Exchange, Graph, State};
+use super::routing::{Candidate, Exchange, Graph, State};
 use super::rows::{Item, Place, RowTable};
 use super::set::{Change, Set};
 use crate::sync::{AtomicUsize, Ordering};

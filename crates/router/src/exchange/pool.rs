@@ -2,8 +2,8 @@
 //!
 //! # The consistent hash
 //! A ring of [`RING_SLOTS`] slots, each of which belongs to one member: the one that draws the shortest time from an
-//! exponential distribution whose rate is its weight, where the draw is a hash of (member, slot). A message's hash names
-//! a slot. This is weighted rendezvous hashing (Thaler and Ravishankar, 1998; the weights as by Schindelhauer and
+//! exponential distribution whose rate is its weight, where the draw is a hash of (member, slot). A message's hash
+//! names a slot. This is weighted rendezvous hashing (Thaler and Ravishankar, 1998; the weights as by Schindelhauer and
 //! Schomaker, 2005), decided once per slot instead of once per message:
 //!
 //! - a member's share of the slots is its share of the weight, give or take one over the square root of its slots;
@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::routing::Dest;
+use super::destination::Dest;
 
 /// Slots of a consistent hash: 32 KiB for each such exchange with two members or more. With more than about a tenth as
 /// many members the shares become uneven.

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use foldhash::fast::RandomState;
 
 use super::bytes::Bytes;
-use super::routing::{EXCHANGE, NO_EXCHANGE};
+use super::destination::{EXCHANGE, NO_EXCHANGE};
 use super::{ExchangeKind, arguments};
 use crate::arena::{self, Arena};
 use crate::table::Table;

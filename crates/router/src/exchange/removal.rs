@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use parking_lot::MutexGuard;
 
+use super::destination::{Dest, NO_EXCHANGE};
 use super::generations::Region;
 use super::registry::{NONE, Record, Registry, Spots};
-use super::routing::{Candidate, Dest, NO_EXCHANGE};
+use super::routing::Candidate;
 use super::set::Set;
 use super::{Destination, ExchangeError, ExchangeId, ExchangeKind, Exchanges, Removed, number_of};
 use crate::TargetId;
@@ -15,17 +16,17 @@ use crate::TargetId;
 /// among many headers bindings of which any condition may be met.
 const TURN_STEPS: usize = 1024;
 
-/// Steps that it takes to remove a binding, or a headers binding from one of its conditions. A step is about an exchange
-/// that is told of a change, or an edge on the way to it.
+/// Steps that it takes to remove a binding, or a headers binding from one of its conditions. A step is about an
+/// exchange that is told of a change, or an edge on the way to it.
 const BINDING_STEPS: usize = 16;
 
-/// Bindings between removals after which the allocator is made to sort what they gave back: among a million free blocks,
-/// each of those of a headers binding may have to be put behind a hundred others.
+/// Bindings between removals after which the allocator is made to sort what they gave back: among a million free
+/// blocks, each of those of a headers binding may have to be put behind a hundred others.
 const SETTLE_BINDINGS: usize = 32;
 
 /// Bytes of which a request makes glibc's allocator sort the blocks that were given back to it. Until then it keeps
-/// them apart, and whoever comes after half a million removals sorts as many blocks, for some milliseconds. Two sizes in
-/// turn, since the search ends at a block that fits, as that of the latest request would.
+/// them apart, and whoever comes after half a million removals sorts as many blocks, for some milliseconds. Two sizes
+/// in turn, since the search ends at a block that fits, as that of the latest request would.
 const SETTLE_BYTES: [usize; 2] = [2048, 2560];
 
 /// What was removed so far, in pieces between which anything may change.
@@ -58,18 +59,19 @@ impl Removal {
 }
 
 impl Exchanges {
-    /// Removes an exchange with all bindings from it and to it; where it was an alternate, there is none any more. Returns
-    /// none if there is no such exchange.
+    /// Removes an exchange with all bindings from it and to it; where it was an alternate, there is none any more.
+    /// Returns none if there is no such exchange.
     ///
-    /// Messages stop going through it at once. Cost: proportional to its bindings, and changes by others come in between.
+    /// Messages stop going through it at once. Cost: proportional to its bindings, and changes by others come in
+    /// between.
     pub fn remove(&self, exchange: ExchangeId) -> Option<Removed> {
         let registry = self.registry.lock();
         registry.node(exchange.0)?;
         Some(self.remove_node(registry, exchange.0))
     }
 
-    /// As [`remove`](Self::remove), if there are no bindings from the exchange: for auto-delete exchanges, and for AMQP's
-    /// `if-unused`. A binding that another thread makes either keeps the exchange or is refused.
+    /// As [`remove`](Self::remove), if there are no bindings from the exchange: for auto-delete exchanges, and for
+    /// AMQP's `if-unused`. A binding that another thread makes either keeps the exchange or is refused.
     ///
     /// # Errors
     /// [`ExchangeError::UnknownExchange`], and [`ExchangeError::InUse`] (AMQP reply code 406).
@@ -84,8 +86,8 @@ impl Exchanges {
 
     /// Removes all bindings to a target, as when a queue is deleted.
     ///
-    /// Cost: proportional to its bindings. Changes by others come in between, so a target that is bound again meanwhile may
-    /// keep that binding or lose it.
+    /// Cost: proportional to its bindings. Changes by others come in between, so a target that is bound again meanwhile
+    /// may keep that binding or lose it.
     pub fn remove_target(&self, target: TargetId) -> Removed {
         if number_of(Destination::Target(target)).is_err() {
             return Removed::default();

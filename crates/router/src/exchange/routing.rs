@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::arguments::{self, HeaderTexts, Mode};
-use super::bytes::Bytes;
+use super::destination::{Dest, NO_EXCHANGE, Sink, Work};
 use super::message::Message;
 use super::pages::Element;
 use super::pointers::{ArcSwap, ArcSwapOption};
@@ -16,52 +16,12 @@ use super::set::Set;
 use super::spine::Spine;
 use super::topic::Patterns;
 use super::{ExchangeId, ExchangeKind, HashOn};
+use crate::Entry;
 use crate::hash::Seeds;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, KeyHasher, Ordering};
-use crate::{Entry, TargetId};
-
-/// The bit of a destination's number that marks an exchange.
-pub(super) const EXCHANGE: u32 = 1 << 31;
-
-/// The bit that marks a twin in the tree of a topic exchange.
-pub(super) const TWIN: u32 = 1 << 30;
-
-/// No exchange.
-pub(super) const NO_EXCHANGE: u32 = u32::MAX;
 
 /// Times that a walk starts anew because it came to an exchange younger than itself; then it leaves out such exchanges.
 const RESTARTS_MAX: usize = 8;
-
-/// Where a binding leads, as the routing structures hold it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dest {
-    /// A target, or an exchange with [`EXCHANGE`].
-    pub(super) to: u32,
-    pub(super) options: u32,
-    /// The binding's record.
-    pub(super) binding: u32,
-}
-
-impl Element for Dest {
-    type Page = [Self; if cfg!(all(test, loom)) { 2 } else { 64 }];
-}
-
-impl Item for Dest {
-    type Key = Bytes;
-
-    fn key_of(key: &[u8]) -> Bytes {
-        key.into()
-    }
-
-    #[inline]
-    fn has_key(kept: &Bytes, _: &Self, key: &[u8]) -> bool {
-        **kept == *key
-    }
-
-    fn heap_bytes(kept: &Bytes) -> usize {
-        kept.heap_bytes()
-    }
-}
 
 /// A headers binding, under one of its conditions.
 #[derive(Clone)]
@@ -168,10 +128,10 @@ pub(super) struct Slot {
 /// What readers see.
 ///
 /// **Invariant:** a message never passes from an exchange to one that has got its number since, though readers hold no
-/// lock. An exchange's number is free only when nothing that readers can reach names it, and the clock goes on when it is
-/// given out again. So who read the clock before cannot come to the new exchange unawares: it is younger than the walk.
-/// And who is still in the old one, whose rows in the shared tables are found by number, sees after looking there that
-/// the slot has another date of birth.
+/// lock. An exchange's number is free only when nothing that readers can reach names it, and the clock goes on when it
+/// is given out again. So who read the clock before cannot come to the new exchange unawares: it is younger than the
+/// walk. And who is still in the old one, whose rows in the shared tables are found by number, sees after looking there
+/// that the slot has another date of birth.
 pub(super) struct Graph {
     pub(super) slots: Spine<Slot>,
     /// Declarations so far.
@@ -218,74 +178,6 @@ impl Scratch {
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// Exchanges to visit, each once.
-#[derive(Default)]
-pub(super) struct Work {
-    /// Visited, and from `next` on to be visited.
-    queue: Vec<u32>,
-    next: usize,
-    /// A bit for each exchange in `queue`.
-    seen: Vec<u64>,
-}
-
-impl Work {
-    #[inline]
-    pub(super) fn push(&mut self, exchange: u32) {
-        let (word, bit) = (exchange as usize / 64, 1 << (exchange % 64));
-        if word >= self.seen.len() {
-            self.seen.resize(word + 1, 0);
-        }
-        if self.seen[word] & bit == 0 {
-            self.seen[word] |= bit;
-            self.queue.push(exchange);
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<u32> {
-        let exchange = *self.queue.get(self.next)?;
-        self.next += 1;
-        Some(exchange)
-    }
-
-    fn clear(&mut self) {
-        self.truncate(0);
-        self.next = 0;
-    }
-
-    /// Takes back all but the first `len` exchanges, none of which was visited yet unless all go.
-    fn truncate(&mut self, len: usize) {
-        for exchange in self.queue.drain(len..) {
-            self.seen[exchange as usize / 64] &= !(1 << (exchange % 64));
-        }
-    }
-}
-
-/// Where destinations go.
-pub(super) struct Sink<'a> {
-    pub(super) out: &'a mut Vec<Entry>,
-    pub(super) work: &'a mut Work,
-    /// Whether the exchange had any destination.
-    pub(super) found: bool,
-}
-
-impl Sink<'_> {
-    #[inline]
-    pub(super) fn deliver(&mut self, dest: Dest) {
-        self.found = true;
-        if dest.to & EXCHANGE == 0 {
-            self.out.push(Entry { target: TargetId(dest.to), options: dest.options });
-        } else {
-            self.work.push(dest.to & !EXCHANGE);
-        }
-    }
-
-    #[inline]
-    fn deliver_all(&mut self, set: &Set<Dest>) {
-        set.visit(&mut |run: &[Dest]| run.iter().for_each(|&dest| self.deliver(dest)));
     }
 }
 
@@ -343,7 +235,7 @@ impl Graph {
                 _ => break,
             }
         }
-        Some(Routed { is_cacheable: walk.is_cacheable, exchange_count: sink.work.queue.len() })
+        Some(Routed { is_cacheable: walk.is_cacheable, exchange_count: sink.work.len() })
     }
 
     /// The place of a direct key.
@@ -409,7 +301,7 @@ impl Walk<'_> {
                 }
                 _ => {}
             }
-            let (entry_count, work_count) = (sink.out.len(), sink.work.queue.len());
+            let (entry_count, work_count) = (sink.out.len(), sink.work.len());
             sink.found = false;
             self.visit(at, &exchange.state, sink);
             if slot.born.load(Ordering::Acquire) != exchange.born {

@@ -28,8 +28,9 @@ pub(super) trait Item: Element {
 
 /// One key of one exchange, and the rows behind it in its bucket.
 ///
-/// **Invariant:** it never changes, unless its set is a long one, and its set is not empty. So a change replaces it and those before it, and shares those
-/// behind it. A bucket has two rows on average and the hash is secret, so lists stay short.
+/// **Invariant:** it never changes, unless its set is a long one, and its set is not empty. So a change replaces it and
+/// those before it, and shares those behind it. A bucket has two rows on average and the hash is secret, so lists stay
+/// short.
 struct Row<T: Item> {
     next: Link<T>,
     set: Set<T>,
@@ -58,9 +59,9 @@ pub(super) struct Place<'a> {
 /// ```
 ///
 /// A look-up is four dependent loads for its first row, and one for each further; it takes no lock and writes to no
-/// memory that another thread reads often. A change makes one row, and copies those before it, unless the row's set is a
-/// long one, which changes by itself; and splits one bucket or merges two if the rows become more or fewer, so the table
-/// never moves as a whole. Changes are made by one thread at a time, which the caller sees to.
+/// memory that another thread reads often. A change makes one row, and copies those before it, unless the row's set is
+/// a long one, which changes by itself; and splits one bucket or merges two if the rows become more or fewer, so the
+/// table never moves as a whole. Changes are made by one thread at a time, which the caller sees to.
 ///
 /// **Invariant:** a row that is there throughout a look-up is found. A split publishes the new bucket, then the new
 /// count, then the shortened old bucket; a merge the joined bucket, then the count, then the empty one. A reader

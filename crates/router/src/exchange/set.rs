@@ -113,8 +113,8 @@ impl<T: Element> Set<T> {
         Change::To(Self { items })
     }
 
-    /// Takes out the item at a place that exists; the last item takes the place and is returned, unless it was the one to
-    /// go. O(1).
+    /// Takes out the item at a place that exists; the last item takes the place and is returned, unless it was the one
+    /// to go. O(1).
     pub(super) fn take(&self, at: u32) -> (Change<T>, Option<T>) {
         let kept = match &self.items {
             Items::None | Items::One(_) => return (Change::To(Self::default()), None),

@@ -34,8 +34,8 @@ type Directories<T> = Box<[OnceLock<Directory<T>>]>;
 /// chunks of 512   1             2              4
 /// ```
 ///
-/// So nothing that is made at once is large: a piece is at most 512 items, a directory 16 bytes for each 512 items before
-/// it.
+/// So nothing that is made at once is large: a piece is at most 512 items, a directory 16 bytes for each 512 items
+/// before it.
 pub(super) struct Spine<T> {
     blocks: [OnceLock<Box<[T]>>; BLOCKS],
     /// Made with the first directory, so that a short spine is small.

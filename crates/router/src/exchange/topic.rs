@@ -1,7 +1,7 @@
 //! The bindings of a topic exchange.
 
 use super::ExchangeError;
-use super::routing::{Dest, EXCHANGE, Sink, TWIN};
+use super::destination::{Dest, EXCHANGE, Sink, TWIN};
 use crate::lock::Lock;
 use crate::pattern::{PatternTree, RoutingPattern};
 use crate::{Entry, TargetId};

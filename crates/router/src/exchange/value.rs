@@ -44,7 +44,8 @@ pub enum HeaderValue<'a> {
 }
 
 impl HeaderValue<'_> {
-    /// Appends a form that is the same for equal values and different for others: a letter for the kind, then the value.
+    /// Appends a form that is the same for equal values and different for others: a letter for the kind, then the
+    /// value.
     pub(super) fn append_canonical(self, out: &mut Vec<u8>) {
         match self {
             Self::Void => out.push(b'V'),

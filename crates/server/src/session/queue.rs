@@ -132,7 +132,8 @@ impl Queue {
 
 /// Replays.
 impl Queue {
-    /// Keeps the place of a SUBSCRIBE that is being handled: until [`Queue::end_subscribe`], what comes waits behind it.
+    /// Keeps the place of a SUBSCRIBE that is being handled: until [`Queue::end_subscribe`], what comes waits behind
+    /// it.
     pub(super) fn begin_subscribe(&mut self) {
         let place = self.left + self.deliveries.len() as u64;
         let replays = self.replays.get_or_insert_default();

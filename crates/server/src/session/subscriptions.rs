@@ -68,8 +68,9 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets subscriptions that the broker has ended, each of which is there and comes with its filter. Cost: one pass over the session's
-    /// subscriptions, however many are forgotten, and one over its queue if there are groups among them.
+    /// Forgets subscriptions that the broker has ended, each of which is there and comes with its filter. Cost: one
+    /// pass over the session's subscriptions, however many are forgotten, and one over its queue if there are groups
+    /// among them.
     pub(crate) fn forget_subscriptions(&self, ended: &[(Handle, &str)]) -> Forgotten {
         if ended.is_empty() {
             return Forgotten::default();

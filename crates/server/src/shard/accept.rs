@@ -69,8 +69,8 @@ impl Shard {
     }
 
     /// The loop for a new connection. A publisher and its subscriber on one loop wake one thread for each message
-    /// instead of two, so the first connections go to the loops in pairs. One that its peer has closed already, as health
-    /// checks do, would part a pair: it gets none.
+    /// instead of two, so the first connections go to the loops in pairs. One that its peer has closed already, as
+    /// health checks do, would part a pair: it gets none.
     fn place_on(&self, socket: &TcpStream) -> Option<usize> {
         let shards = &self.node.shards;
         if let Some(first) = shards.iter().position(|shard| shard.load() < PAIR) {

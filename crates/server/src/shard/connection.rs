@@ -290,7 +290,8 @@ impl Shard {
         let Stage::Client(client) = &connection.stage else {
             if now < connection.connect_due {
                 let connect_due = connection.connect_due;
-                // As long as it says nothing, it takes no place that a client would need to be on one loop with another.
+                // As long as it says nothing, it takes no place that a client would need to be on one loop with
+                // another.
                 self.set_placed(key, false);
                 return self.arm(key, connect_due);
             }

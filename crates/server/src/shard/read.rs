@@ -392,8 +392,8 @@ fn frame_error(error: FrameError) -> End {
 }
 
 impl Connection {
-    /// Whether it is not to be read from. One that was ended from outside waits for nothing: its end is what there is to
-    /// read.
+    /// Whether it is not to be read from. One that was ended from outside waits for nothing: its end is what there is
+    /// to read.
     fn is_waiting(&self) -> bool {
         self.waits != Waits::No && !self.link.is_ended()
     }
