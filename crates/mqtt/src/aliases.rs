@@ -4,9 +4,12 @@ use crate::ReasonCode;
 use meridian_types::memory::Held;
 use std::collections::HashMap;
 
-/// Aliases the peer has set.
+/// Aliases the peer has set. One pointer, since most peers set none.
 #[derive(Debug, Default)]
-pub struct AliasesIn {
+pub struct AliasesIn(Option<Box<Set>>);
+
+#[derive(Debug, Default)]
+struct Set {
     topics: Vec<Option<Box<str>>>,
     /// The sum of their lengths.
     text_bytes: usize,
@@ -31,25 +34,31 @@ impl AliasesIn {
         }
         let position = usize::from(alias) - 1;
         if topic.is_empty() {
-            let known = self.topics.get(position).and_then(|topic| topic.as_deref());
+            let known = self.0.as_ref().and_then(|set| set.topics.get(position)?.as_deref());
             return known.ok_or(ReasonCode::ProtocolError);
         }
-        if self.topics.len() <= position {
-            self.topics.resize(position + 1, None);
-        }
-        let before = self.topics[position].as_deref();
-        if before != Some(topic) {
-            let text_bytes = self.text_bytes - before.map_or(0, str::len) + topic.len();
-            self.topics[position] = Some(topic.into());
-            self.text_bytes = text_bytes;
-        }
-        self.held.set(self.text_bytes + self.topics.capacity() * size_of::<Option<Box<str>>>());
+        self.0.get_or_insert_default().assign(position, topic);
         Ok(topic)
     }
 
     /// The memory they take, which counts in [`meridian_types::memory`].
     pub fn bytes(&self) -> usize {
-        self.held.bytes()
+        self.0.as_ref().map_or(0, |set| set.held.bytes())
+    }
+}
+
+impl Set {
+    fn assign(&mut self, position: usize, topic: &str) {
+        if self.topics.len() <= position {
+            self.topics.resize(position + 1, None);
+        }
+        let before = self.topics[position].as_deref();
+        if before != Some(topic) {
+            self.text_bytes = self.text_bytes - before.map_or(0, str::len) + topic.len();
+            self.topics[position] = Some(topic.into());
+        }
+        let slots = self.topics.capacity() * size_of::<Option<Box<str>>>();
+        self.held.set(size_of::<Self>() + self.text_bytes + slots);
     }
 }
 

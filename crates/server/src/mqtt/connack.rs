@@ -1,9 +1,18 @@
 //! CONNACK: what a client is told about its connection, within the packet size it takes [MQTT-3.1.2-24].
 
-use super::connect::Granted;
 use crate::settings::Settings;
 use meridian_mqtt::packet::{Connack, Connect};
 use meridian_mqtt::{Packet, ReasonCode, Version, encode};
+
+/// What the server grants: the answer to what CONNECT asks for.
+pub(super) struct Granted {
+    pub(super) keep_alive_secs: u16,
+    pub(super) expiry_secs: u32,
+    pub(super) window: u16,
+    pub(super) packet_bytes_max: usize,
+    pub(super) aliases_out: u16,
+    pub(super) assigned_client_id: Option<String>,
+}
 
 /// What may be left out of a CONNACK: the client then takes the default of the specification, which is less than it
 /// could have had, or has not been told why.

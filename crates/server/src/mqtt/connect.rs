@@ -1,6 +1,7 @@
 //! CONNECT: from a greeting to a session.
 
-use super::{Client, connack};
+use super::connack::{self, Granted};
+use super::Client;
 use crate::session::{Attach, EXPIRES_NEVER, Ended, Session, Will};
 use crate::settings::Settings;
 use crate::shard::{Connection, End, Stage, Turn};
@@ -23,16 +24,6 @@ struct Refusal {
 
 fn refuse(reason: ReasonCode, what: impl Into<String>) -> Refusal {
     Refusal { reason, what: what.into() }
-}
-
-/// What the server grants: the answer to what CONNECT asks for.
-pub(super) struct Granted {
-    pub(super) keep_alive_secs: u16,
-    pub(super) expiry_secs: u32,
-    window: u16,
-    pub(super) packet_bytes_max: usize,
-    aliases_out: u16,
-    pub(super) assigned_client_id: Option<String>,
 }
 
 /// The first packet of a connection. That it is a CONNECT has been seen from its first byte [MQTT-3.1.0-1].

@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) held: Held,
     pub(crate) websocket: Option<Box<ws::Decoder>>,
     /// What came in the same read as the request that made it a WebSocket.
-    pub(crate) early: Vec<u8>,
+    pub(crate) early: Box<[u8]>,
     /// What a full socket has left over of an answer given before there was a session.
     pub(crate) unsent: Option<Box<Buffer>>,
     /// When a byte was last read.
@@ -129,7 +129,7 @@ impl Connection {
             partial: Vec::new(),
             held: Held::default(),
             websocket: None,
-            early: Vec::new(),
+            early: Box::default(),
             unsent: None,
             last_heard: now,
             connect_due: now,

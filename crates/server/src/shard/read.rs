@@ -401,7 +401,7 @@ impl Connection {
     /// Keeps what could not be handled yet.
     fn keep(&mut self, rest: &[u8]) {
         if !self.early.is_empty() {
-            self.partial = std::mem::take(&mut self.early);
+            self.partial = std::mem::take(&mut self.early).into_vec();
             self.has_unhandled = true;
         } else if rest.is_empty() {
             self.partial = Vec::new();
@@ -417,7 +417,7 @@ impl Connection {
         let Some(decoder) = &mut self.websocket else { return Ok(()) };
         let unframed = decoder.unframe(&mut bytes, |_| {});
         bytes.truncate(unframed.payload_len);
-        self.early = bytes;
+        self.early = bytes.into_boxed_slice();
         unframed
             .outcome
             .map_err(|error| End::Protocol { reason: ReasonCode::ProtocolError, what: error.to_string() })
