@@ -1,7 +1,7 @@
 //! CONNECT: from a greeting to a session.
 
-use super::connack::{self, Granted};
 use super::Client;
+use super::connack::{self, Granted};
 use crate::session::{Attach, EXPIRES_NEVER, Ended, Session, Will};
 use crate::settings::Settings;
 use crate::shard::{Connection, End, Stage, Turn};
