@@ -4,7 +4,7 @@ use index_harness::{Random, Report};
 use meridian_router::exchange::{Binding, ExchangeKind, Field, HeaderValue, Headers, Message, Scratch};
 use meridian_router::{Destination, ExchangeId, Exchanges, Matches, TargetId};
 
-use crate::{Context, rate, worst};
+use crate::{Context, rate, slowest};
 
 /// Messages that are looked up, at most.
 const MESSAGES: usize = 100_000;
@@ -62,9 +62,9 @@ fn measure_headers(context: &Context, report: &Report, x_match: &str, count: usi
 
     let remove = rate(&order, |_, &at| bind(at as usize, &devices[at as usize], true));
     report.add("remove_per_s", remove, "1/s");
-    let slowest = worst(&order, |_, &at| bind(at as usize, &devices[at as usize], false))
-        .max(worst(&order, |_, &at| bind(at as usize, &devices[at as usize], true)));
-    report.add("worst_op_us", slowest, "us");
+    let insert = |_, &at: &u32| bind(at as usize, &devices[at as usize], false);
+    let remove = |_, &at: &u32| bind(at as usize, &devices[at as usize], true);
+    report.add("worst_op_us", slowest(context.effort.worst_passes, &order, insert, remove), "us");
 }
 
 /// A fanout and a direct exchange with ten bindings each, alone and beside exchanges with many.

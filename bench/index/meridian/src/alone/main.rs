@@ -69,6 +69,17 @@ fn rate<T>(items: &[T], mut call: impl FnMut(usize, &T)) -> f64 {
     items.len() as f64 * 1e9 / nanos
 }
 
+/// The longest the thread ran for one insertion or removal of an item, in microseconds: in the pass over all in which
+/// that is least, since what else the machine does is not told apart.
+fn slowest<T>(
+    passes: usize,
+    items: &[T],
+    mut insert: impl FnMut(usize, &T),
+    mut remove: impl FnMut(usize, &T),
+) -> f64 {
+    (0..passes).map(|_| worst(items, &mut insert).max(worst(items, &mut remove))).fold(f64::MAX, f64::min)
+}
+
 /// The longest the thread ran for one call, in microseconds.
 fn worst<T>(items: &[T], mut call: impl FnMut(usize, &T)) -> f64 {
     let nanos = items.iter().enumerate().map(|(at, item)| timed(|| call(at, item)).0);
