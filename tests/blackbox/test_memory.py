@@ -40,10 +40,11 @@ def publish(publisher: Connection, topic: str, size: int, **fields: object) -> i
     return publisher.expect("PUBACK").reason
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until_held(broker: Broker, least: int, most: int) -> None:
+    """An event loop adds up what it counts at the end of its turn, so the sum may come after the answer."""
     deadline = time.monotonic() + WAIT
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
+    while not least <= (bytes_held := held(broker)) <= most:
+        assert time.monotonic() < deadline, f"{bytes_held} bytes, not {least} to {most}"
 
 
 def fill(broker: Broker, publisher: Connection) -> int:
@@ -61,7 +62,7 @@ def test_a_message_counts_once_however_many_wait_for_it(start_broker: StartBroke
     with broker.client("publisher") as publisher:
         for _ in range(32):
             assert publish(publisher, "t", 32 << 10) == 0
-    assert MIB < held(broker) < 2 * MIB
+    until_held(broker, MIB, 2 * MIB)
     assert broker.metrics()["meridian_queued_bytes"] > 50 * MIB
     assert broker.metric_sum("meridian_messages_dropped_total") == 0
 
@@ -85,7 +86,7 @@ def test_queues_together_stay_inside_the_bound(start_broker: StartBroker, policy
         with broker.client(f"away-{number}", **KEEP) as client:
             client.send("DISCONNECT", properties={"session_expiry_interval": 0})
             client.drain_to_end()
-    assert held(broker) == 0
+    until_held(broker, 0, 0)
 
 
 def test_what_is_larger_than_a_share_costs_nobody_what_waits_for_them(start_broker: StartBroker) -> None:
@@ -98,7 +99,7 @@ def test_what_is_larger_than_a_share_costs_nobody_what_waits_for_them(start_brok
             publish(publisher, "t", 100)
         for number in range(220):
             publish(publisher, f"full/{number}", 16 << 10, retain=1)
-        assert 3 * MIB < held(broker) < 4 * MIB
+        until_held(broker, 3 * MIB, 4 * MIB)
         # Of the last mebibyte each session has some five kilobytes.
         publish(publisher, "t", 16 << 10)
     with broker.client("away", **KEEP) as client:
@@ -116,7 +117,8 @@ def test_a_full_process_refuses_what_is_new_and_serves_what_is_known(start_broke
     reader.send("UNSUBSCRIBE", id=2, filters=[{"filter": "#"}])
     reader.expect("UNSUBACK")
     count = fill(broker, publisher)
-    assert count > 100 and held(broker) >= 2 * MIB
+    assert count > 100
+    until_held(broker, 2 * MIB, 3 * MIB)
     # Nothing more is queued: counted, and the publisher goes on.
     assert publish(publisher, "kept", 1000) < 0x80
     assert broker.metric_sum("meridian_messages_dropped_total", '"memory"') == 1
@@ -143,8 +145,7 @@ def test_a_full_process_refuses_what_is_new_and_serves_what_is_known(start_broke
     reader.expect("PUBLISH", topic="kept")
     for number in range(count):
         publish(publisher, f"full/{number}", 0, retain=1)
-    broker.probe()
-    assert held(broker) < 64 << 10
+    until_held(broker, 0, 64 << 10)
 
 
 def test_long_filters_count_and_a_full_process_takes_only_small_ones(start_broker: StartBroker) -> None:
@@ -155,7 +156,8 @@ def test_long_filters_count_and_a_full_process_takes_only_small_ones(start_broke
             greedy.send("SUBSCRIBE", id=1, filters=[{"filter": f"{count}/{'x' * 60_000}"}])
             reasons.add(greedy.expect("SUBACK").reasons[0])
             count += 1
-        assert reasons == {0, 0x97} and 100 < count < 200 and held(broker) >= 8 * MIB
+        assert reasons == {0, 0x97} and 100 < count < 200
+        until_held(broker, 8 * MIB, 9 * MIB)
         modest.subscribe("short", qos=1)
         modest.subscribe("$share/group/short", qos=1, packet_id=2)
         assert broker.metrics()['meridian_subscriptions_refused_total{reason="memory"}'] == 1
@@ -164,10 +166,10 @@ def test_long_filters_count_and_a_full_process_takes_only_small_ones(start_broke
         for number in range(count - 1):
             greedy.send("UNSUBSCRIBE", id=2, filters=[{"filter": f"{number}/{'x' * 60_000}"}])
             greedy.expect("UNSUBACK")
-        assert held(broker) < 4096
+        until_held(broker, 0, 4096)
         greedy.subscribe(f"again/{'x' * 60_000}")
-        assert held(broker) > 60_000
-    until(lambda: held(broker) == 0)
+        until_held(broker, 60_000, 70_000)
+    until_held(broker, 0, 0)
 
 
 def test_topic_aliases_count_both_ways(start_broker: StartBroker) -> None:
@@ -175,11 +177,12 @@ def test_topic_aliases_count_both_ways(start_broker: StartBroker) -> None:
     topic = "x" * 50_000
     with broker.client("setter") as setter, broker.client("taker", properties={"topic_alias_maximum": 10}) as taker:
         taker.subscribe("#")
+        until_held(broker, 1, 4096)
         before = held(broker)
         for number in range(1, 11):
             setter.send("PUBLISH", topic=f"{number}/{topic}", properties={"topic_alias": number})
             taker.expect("PUBLISH")
-        assert held(broker) - before > 20 * 50_000
+        until_held(broker, before + 20 * 50_000, MIB + 20 * 50_000)
         number = 10
         with pytest.raises((ConnectionError, AssertionError)):
             while number < 100:
@@ -190,7 +193,7 @@ def test_topic_aliases_count_both_ways(start_broker: StartBroker) -> None:
     assert number < 90
     metrics = broker.metrics()
     assert metrics['meridian_disconnects_total{reason="memory"}'] == 1
-    until(lambda: held(broker) == 0)
+    until_held(broker, 0, 0)
 
 
 def test_what_is_in_flight_counts_for_each_client(start_broker: StartBroker) -> None:
@@ -202,11 +205,11 @@ def test_what_is_in_flight_counts_for_each_client(start_broker: StartBroker) -> 
         for _ in range(1000):
             publish(publisher, "t", 1)
     # Of each of the 20,000 deliveries its terms and its packet id, besides the 1,000 messages.
-    assert held(broker) > 20_000 * 64
+    until_held(broker, 20_000 * 64, 20_000 * 500)
     for client in clients:
         client.send("DISCONNECT", properties={"session_expiry_interval": 0})
         client.drain_to_end()
-    until(lambda: held(broker) == 0)
+    until_held(broker, 0, 0)
 
 
 def test_topics_of_retained_messages_count_besides_the_messages(start_broker: StartBroker) -> None:
@@ -216,10 +219,10 @@ def test_topics_of_retained_messages_count_besides_the_messages(start_broker: St
         for number in range(100):
             publish(publisher, f"{number}/{topic}", 1, retain=1, properties={"message_expiry_interval": 1000})
         # In the message, in the store, and in the list of what expires.
-        assert held(broker) > 100 * 3 * 30_000
+        until_held(broker, 100 * 3 * 30_000, 100 * 4 * 30_000)
         for number in range(100):
             publish(publisher, f"{number}/{topic}", 0, retain=1)
-    assert held(broker) <= 100 * 31_000
+    until_held(broker, 0, 100 * 31_000)
 
 
 def test_outboxes_and_incomplete_packets_count_until_they_are_gone(start_broker: StartBroker) -> None:
@@ -232,14 +235,14 @@ def test_outboxes_and_incomplete_packets_count_until_they_are_gone(start_broker:
             publisher.send("PUBLISH", topic="t", payload=bytes(900))
         publisher.quiet()
     # An outbox of a mebibyte, and the rest in the queue; what the socket took is not held.
-    assert 2 * MIB < held(broker) < 20 * MIB
+    until_held(broker, 2 * MIB, 20 * MIB)
     with broker.client("slow"):
         slow.close()
         with broker.client("uploader") as uploader:
             uploader.send_bytes(b"\x30" + bytes([0x80, 0x80, 0x80, 0x01]) + struct.pack(">H", 1) + b"u" + bytes(MIB))
-            until(lambda: held(broker) >= MIB)
+            until_held(broker, MIB, 4 * MIB)
             uploader.drop()
-        until(lambda: held(broker) == 0)
+        until_held(broker, 0, 0)
 
 
 def test_the_limit_is_part_of_the_machine_unless_set_and_changes_with_a_reload(
