@@ -110,7 +110,8 @@ impl<T: Element> Pages<T> {
         match &moved {
             Some(item) if page != last_page => {
                 self.replace(at, item.clone());
-                self.shape.store(shape + (1 << 32) - 1, Ordering::Release);
+                // The count of moves may start anew: a reader looks whether it is another.
+                self.shape.store(shape.wrapping_add(1 << 32) - 1, Ordering::Release);
                 shorten(None);
             }
             moved => {
