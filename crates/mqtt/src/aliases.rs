@@ -45,6 +45,13 @@ impl AliasesIn {
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |set| set.held.bytes())
     }
+
+    /// What they take at the least once `alias` stands for `topic`: the places up to it are there then.
+    pub fn bytes_with(&self, alias: u16, topic: &str) -> usize {
+        let place_count = self.0.as_ref().map_or(0, |set| set.topics.len());
+        let new_places = usize::from(alias).saturating_sub(place_count);
+        self.bytes() + new_places * size_of::<Option<Box<str>>>() + topic.len()
+    }
 }
 
 impl Set {
@@ -130,6 +137,7 @@ mod tests {
         aliases.resolve("", Some(1), 3).unwrap();
         aliases.resolve("ab", Some(1), 3).unwrap();
         assert_eq!(aliases.bytes(), empty + 2);
+        assert!(aliases.bytes_with(u16::MAX, "c") > 1 << 20, "places of aliases not set count too");
     }
 
     #[test]

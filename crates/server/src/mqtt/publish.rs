@@ -57,8 +57,10 @@ const ALIAS_BYTES_SURE: usize = 4096;
 
 /// The topic a PUBLISH means, its alias resolved.
 fn topic_of<'a>(aliases: &'a mut AliasesIn, maximum: u16, publish: &Publish<'a>) -> Result<&'a str, End> {
-    let sets_one = publish.topic_alias.is_some() && !publish.topic.is_empty();
-    if sets_one && aliases.bytes() + publish.topic.len() > ALIAS_BYTES_SURE && memory::level() == Level::Full
+    let sets_one = publish.topic_alias.filter(|&alias| alias <= maximum && !publish.topic.is_empty());
+    if let Some(alias) = sets_one
+        && aliases.bytes_with(alias, publish.topic) > ALIAS_BYTES_SURE
+        && memory::level() == Level::Full
     {
         let what =
             "there is no memory for another topic alias: the server holds all it may (server.memory_max)";
