@@ -1,9 +1,9 @@
 //! The memory that messages and buffers hold, counted over the whole process, and its bound.
 //!
-//! Whatever can grow with what clients do (kept messages, outboxes, incomplete packets, subscriptions, aliases) carries a [`Held`]: bytes that
-//! count from when it is made until it is dropped, once, however many share what holds them. Counting is an addition
-//! to a number of the thread's own; [`settle`] adds it to the process's, once a turn. So the sum lags behind by what
-//! the threads have done since, and costs no atomic per message.
+//! Whatever can grow with what clients do (kept messages, outboxes, incomplete packets, subscriptions, aliases) carries
+//! a [`Held`]: bytes that count from when it is made until it is dropped, once, however many share what holds them.
+//! Counting is an addition to a number of the thread's own; [`settle`] adds it to the process's, once a turn. So the
+//! sum lags behind by what the threads have done since, and costs no atomic per message.
 //!
 //! ```text
 //!  0 ───────── free ────────── 3/4 ───── tight ───── limit ──── full ────►
