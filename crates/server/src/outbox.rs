@@ -64,24 +64,17 @@ fn recycle(mut buffer: Vec<u8>) {
     });
 }
 
-/// A run of bytes with shared payloads spliced in, and how much of it has been written.
+/// A run of bytes with shared payloads spliced in.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     /// Payloads, each with the offset into `bytes` it comes before.
     shared: Vec<(usize, Bytes)>,
+    /// Bytes of both.
     len: usize,
-    bytes_done: usize,
-    shared_done: usize,
-    shared_part_done: usize,
 }
 
 impl Buffer {
-    /// Bytes not yet written.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     #[inline]
     fn room(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
@@ -118,11 +111,58 @@ impl Buffer {
         self.shared.push((self.bytes.len(), payload));
     }
 
+    /// All of it as one WebSocket frame, after `control`: frames that were to go before it.
+    fn into_frame(self, control: Vec<u8>) -> Self {
+        let mut bytes = control;
+        bytes.reserve(self.len + 10);
+        if self.len > 0 {
+            ws::encode_header(&mut bytes, ws::Opcode::Binary, self.len, None);
+            let mut at = 0;
+            for (offset, payload) in &self.shared {
+                bytes.extend_from_slice(&self.bytes[at..*offset]);
+                bytes.extend_from_slice(payload);
+                at = *offset;
+            }
+            bytes.extend_from_slice(&self.bytes[at..]);
+        }
+        recycle(self.bytes);
+        Self { len: bytes.len(), bytes, shared: Vec::new() }
+    }
+}
+
+/// A buffer on its way to a socket, and how much of it has been written.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    buffer: Buffer,
+    left: usize,
+    bytes_done: usize,
+    shared_done: usize,
+    shared_part_done: usize,
+}
+
+impl From<Buffer> for Outgoing {
+    fn from(buffer: Buffer) -> Self {
+        Self { left: buffer.len, buffer, ..Self::default() }
+    }
+}
+
+impl Outgoing {
+    /// Bytes not yet written.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Appends a copy.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.buffer.append(bytes);
+        self.left += bytes.len();
+    }
+
     /// Writes until all is written (true) or the socket takes no more (false).
     pub(crate) fn write_to(&mut self, socket: &TcpStream) -> io::Result<bool> {
-        while self.len > 0 {
-            let written = if self.shared_done == self.shared.len() {
-                (&*socket).write(&self.bytes[self.bytes_done..])
+        while self.left > 0 {
+            let written = if self.shared_done == self.buffer.shared.len() {
+                (&*socket).write(&self.buffer.bytes[self.bytes_done..])
             } else {
                 self.write_slices(socket)
             };
@@ -141,15 +181,16 @@ impl Buffer {
     }
 
     fn write_slices(&self, socket: &TcpStream) -> io::Result<usize> {
+        let Buffer { bytes, shared, .. } = &self.buffer;
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
         let (mut at, mut skip) = (self.bytes_done, self.shared_part_done);
-        for (offset, payload) in &self.shared[self.shared_done..] {
+        for (offset, payload) in &shared[self.shared_done..] {
             if count + 2 > SLICES_MAX {
                 break;
             }
             if at < *offset {
-                slices[count] = IoSlice::new(&self.bytes[at..*offset]);
+                slices[count] = IoSlice::new(&bytes[at..*offset]);
                 count += 1;
                 at = *offset;
             }
@@ -157,24 +198,25 @@ impl Buffer {
             count += 1;
             skip = 0;
         }
-        if count + 1 < SLICES_MAX && at < self.bytes.len() {
-            slices[count] = IoSlice::new(&self.bytes[at..]);
+        if count + 1 < SLICES_MAX && at < bytes.len() {
+            slices[count] = IoSlice::new(&bytes[at..]);
             count += 1;
         }
         (&*socket).write_vectored(&slices[..count])
     }
 
     fn advance(&mut self, mut count: usize) {
-        self.len -= count;
+        let Buffer { bytes, shared, .. } = &self.buffer;
+        self.left -= count;
         while count > 0 {
-            let end = self.shared.get(self.shared_done).map_or(self.bytes.len(), |(offset, _)| *offset);
+            let end = shared.get(self.shared_done).map_or(bytes.len(), |(offset, _)| *offset);
             let text = (end - self.bytes_done).min(count);
             self.bytes_done += text;
             count -= text;
             if count == 0 {
                 break;
             }
-            let payload = &self.shared[self.shared_done].1;
+            let payload = &shared[self.shared_done].1;
             let part = (payload.len() - self.shared_part_done).min(count);
             self.shared_part_done += part;
             count -= part;
@@ -183,24 +225,6 @@ impl Buffer {
                 self.shared_part_done = 0;
             }
         }
-    }
-
-    /// All of it as one WebSocket frame, after `control`: frames that were to go before it.
-    fn into_frame(self, control: Vec<u8>) -> Self {
-        let mut bytes = control;
-        bytes.reserve(self.len + 10);
-        if self.len > 0 {
-            ws::encode_header(&mut bytes, ws::Opcode::Binary, self.len, None);
-            let mut at = 0;
-            for (offset, payload) in &self.shared {
-                bytes.extend_from_slice(&self.bytes[at..*offset]);
-                bytes.extend_from_slice(payload);
-                at = *offset;
-            }
-            bytes.extend_from_slice(&self.bytes[at..]);
-        }
-        recycle(self.bytes);
-        Self { len: bytes.len(), bytes, ..Self::default() }
     }
 }
 
@@ -217,10 +241,7 @@ pub(crate) enum Framing {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     filling: Buffer,
-    /// What a full socket left over; it goes first.
-    leftover: Option<Box<Buffer>>,
-    /// WebSocket control frames, to go between messages.
-    control: Vec<u8>,
+    rare: Option<Box<Rare>>,
     writing_len: usize,
     is_writing: bool,
     is_blocked: bool,
@@ -229,11 +250,25 @@ pub(crate) struct Outbox {
     held: Held,
 }
 
+/// What most connections have nothing of at most times.
+#[derive(Debug, Default)]
+struct Rare {
+    /// What a full socket left over; it goes first.
+    leftover: Option<Outgoing>,
+    /// WebSocket control frames, to go between messages.
+    control: Vec<u8>,
+}
+
 impl Outbox {
     /// Bytes waiting, those being written included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.filling.len + self.control.len() + self.writing_len
+        self.filling.len + self.writing_len + self.control_len()
+    }
+
+    #[inline]
+    fn control_len(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.control.len())
     }
 
     /// Whether the socket took no more at the last write.
@@ -260,45 +295,59 @@ impl Outbox {
 
     /// Appends a WebSocket control frame.
     pub(crate) fn append_control(&mut self, frame: &[u8]) {
-        self.control.extend_from_slice(frame);
+        self.rare.get_or_insert_default().control.extend_from_slice(frame);
     }
 
     /// Takes what is to be written next; `None` if there is nothing, or if another thread or the socket is busy.
     /// Until [`Outbox::finish`] nobody else gets anything.
-    pub(crate) fn begin(&mut self, framing: Framing) -> Option<Buffer> {
+    pub(crate) fn begin(&mut self, framing: Framing) -> Option<Outgoing> {
         if self.is_writing || self.is_blocked {
             self.count_held();
             return None;
         }
-        let buffer = match self.leftover.take() {
-            Some(leftover) => *leftover,
-            None if self.filling.len == 0 && self.control.is_empty() => return None,
-            None => {
-                let filled = std::mem::take(&mut self.filling);
-                match framing {
-                    Framing::Plain => filled,
-                    Framing::WebSocket => filled.into_frame(std::mem::take(&mut self.control)),
-                }
-            }
+        let outgoing = match self.take_leftover() {
+            Some(leftover) => leftover,
+            None if self.filling.len == 0 && self.control_len() == 0 => return None,
+            None => self.take_filled(framing).into(),
         };
         self.is_writing = true;
         self.was_writable = false;
-        self.writing_len = buffer.len();
-        Some(buffer)
+        self.writing_len = outgoing.left();
+        Some(outgoing)
+    }
+
+    fn take_leftover(&mut self) -> Option<Outgoing> {
+        let rare = self.rare.as_mut()?;
+        let leftover = rare.leftover.take();
+        if rare.control.is_empty() {
+            self.rare = None;
+        }
+        leftover
+    }
+
+    fn take_filled(&mut self, framing: Framing) -> Buffer {
+        let filled = std::mem::take(&mut self.filling);
+        match framing {
+            Framing::Plain => filled,
+            Framing::WebSocket => {
+                let rare = self.rare.take();
+                filled.into_frame(rare.map_or_else(Vec::new, |rare| rare.control))
+            }
+        }
     }
 
     /// Gives back what [`Outbox::begin`] gave, after the write. Returns whether to begin again at once.
-    pub(crate) fn finish(&mut self, buffer: Buffer) -> bool {
+    pub(crate) fn finish(&mut self, outgoing: Outgoing) -> bool {
         self.is_writing = false;
-        self.writing_len = buffer.len();
-        if buffer.len() == 0 {
-            recycle(buffer.bytes);
+        self.writing_len = outgoing.left();
+        if outgoing.left() == 0 {
+            recycle(outgoing.buffer.bytes);
             if self.held.bytes() > 0 {
                 self.count_held();
             }
-            return self.filling.len > 0 || !self.control.is_empty();
+            return self.filling.len > 0 || self.control_len() > 0;
         }
-        self.leftover = Some(Box::new(buffer));
+        self.rare.get_or_insert_default().leftover = Some(outgoing);
         self.count_held();
         // The socket may have become writable between the write and this lock: then nobody will say so again.
         self.is_blocked = !self.was_writable;
@@ -307,8 +356,10 @@ impl Outbox {
 
     /// Called where bytes stay behind, not for each message: what one turn appends and writes is never counted.
     fn count_held(&mut self) {
-        let leftover = self.leftover.as_ref().map_or(0, |buffer| buffer.bytes.len());
-        self.held.set(self.filling.bytes.len() + leftover + self.control.len());
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            rare.control.len() + rare.leftover.as_ref().map_or(0, |leftover| leftover.buffer.bytes.len())
+        });
+        self.held.set(self.filling.bytes.len() + rare);
     }
 
     /// The socket is writable again.
@@ -344,10 +395,11 @@ mod tests {
             expected.extend_from_slice(&payload);
             buffer.append_shared(payload.into());
         }
-        assert_eq!(buffer.len(), expected.len());
+        let mut outgoing = Outgoing::from(buffer);
+        assert_eq!(outgoing.left(), expected.len());
         let mut received = vec![0; expected.len()];
         let mut have = 0;
-        while !buffer.write_to(&socket).unwrap() {
+        while !outgoing.write_to(&socket).unwrap() {
             let part = (have + 77_777).min(expected.len());
             client.read_exact(&mut received[have..part]).unwrap();
             have = part;
@@ -360,11 +412,11 @@ mod tests {
     fn a_socket_that_becomes_writable_during_the_write_is_not_forgotten() {
         let mut outbox = Outbox::default();
         outbox.filling().append(b"abc");
-        let buffer = outbox.begin(Framing::Plain).unwrap();
+        let outgoing = outbox.begin(Framing::Plain).unwrap();
         outbox.unblock();
-        assert!(outbox.finish(buffer), "must try again: no further event will come");
-        let buffer = outbox.begin(Framing::Plain).unwrap();
-        assert!(!outbox.finish(buffer) && outbox.is_blocked());
+        assert!(outbox.finish(outgoing), "must try again: no further event will come");
+        let outgoing = outbox.begin(Framing::Plain).unwrap();
+        assert!(!outbox.finish(outgoing) && outbox.is_blocked());
     }
 
     #[test]
@@ -373,7 +425,7 @@ mod tests {
         outbox.filling().append(b"ab");
         outbox.filling().append_shared(Bytes::from_static(b"cd"));
         outbox.append_control(&[0x8a, 0]);
-        let buffer = outbox.begin(Framing::WebSocket).unwrap();
-        assert_eq!(buffer.bytes, [0x8a, 0, 0x82, 4, b'a', b'b', b'c', b'd']);
+        let outgoing = outbox.begin(Framing::WebSocket).unwrap();
+        assert_eq!(outgoing.buffer.bytes, [0x8a, 0, 0x82, 4, b'a', b'b', b'c', b'd']);
     }
 }

@@ -248,7 +248,7 @@ impl Session {
     fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
         for _ in 0..WRITES_PER_FLUSH {
             let Some(link) = state.link.clone() else { return false };
-            let Some(mut buffer) = state.outbox.begin(link.framing) else {
+            let Some(mut outgoing) = state.outbox.begin(link.framing) else {
                 // A replay may have looked at a page and found nothing that it could send.
                 if state.outbox.is_idle() && state.pump() {
                     continue;
@@ -257,7 +257,7 @@ impl Session {
             };
             self.is_writing_or_blocked.store(true, Release);
             drop(state);
-            let result = buffer.write_to(&link.socket);
+            let result = outgoing.write_to(&link.socket);
             state = self.state.lock();
             if state.leaving == Leaving::Evicted || !state.is_linked_to(&link) {
                 drop(state);
@@ -272,7 +272,7 @@ impl Session {
                 resume.into_iter().for_each(|waiter| (waiter.resume)());
                 return false;
             }
-            let goes_on = state.outbox.finish(buffer);
+            let goes_on = state.outbox.finish(outgoing);
             self.is_writing_or_blocked.store(state.outbox.is_blocked(), Release);
             let (has_pumped, resume) = state.pump_and_take_waiting();
             if !resume.is_empty() {

@@ -6,7 +6,7 @@ use crate::link::Link;
 use crate::listener::Kind;
 use crate::mqtt::Client;
 use crate::node::TIMER_MILLIS_MAX;
-use crate::outbox::{Buffer, Framing};
+use crate::outbox::{Framing, Outgoing};
 use crate::session::Draining;
 use meridian_broker::{Counter, Target, Waiter};
 use meridian_mqtt::ReasonCode;
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     /// What came in the same read as the request that made it a WebSocket.
     pub(crate) early: Box<[u8]>,
     /// What a full socket has left over of an answer given before there was a session.
-    pub(crate) unsent: Option<Box<Buffer>>,
+    pub(crate) unsent: Option<Box<Outgoing>>,
     /// When a byte was last read.
     pub(crate) last_heard: Instant,
     /// When CONNECT has to be there.
@@ -155,11 +155,11 @@ impl Connection {
 
     /// Sends bytes as they are to a peer that has no session.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        let mut buffer = self.unsent.take().unwrap_or_default();
-        buffer.append(bytes);
+        let mut unsent = self.unsent.take().unwrap_or_default();
+        unsent.append(bytes);
         // A dead socket is noticed by the next read.
-        if matches!(buffer.write_to(&self.link.socket), Ok(false)) {
-            self.unsent = Some(buffer);
+        if matches!(unsent.write_to(&self.link.socket), Ok(false)) {
+            self.unsent = Some(unsent);
         }
     }
 }
