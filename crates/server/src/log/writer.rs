@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait to be written, about 1 MiB of them. What comes while as many wait is dropped and counted.
@@ -17,14 +17,19 @@ const BATCH_LINES_MAX: usize = 256;
 /// it writes them together, and who logs has nobody to wake.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How often a flush that finds the queue full looks again.
-const FULL_WAIT: Duration = Duration::from_millis(1);
-
 /// Hands lines to the thread that writes them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    entries: SyncSender<Entry>,
-    dropped: Arc<AtomicU64>,
+    /// Without a bound of its own, which would take memory for all places from the beginning.
+    entries: Sender<Entry>,
+    counts: Arc<Counts>,
+}
+
+/// Lines, in numbers.
+#[derive(Debug, Default)]
+struct Counts {
+    waiting: AtomicUsize,
+    dropped: AtomicU64,
 }
 
 enum Entry {
@@ -39,35 +44,37 @@ impl Writer {
     /// # Errors
     /// What the operating system reports when it starts no thread.
     pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(LINES_MAX);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let counter = dropped.clone();
+        let (sender, receiver) = channel();
+        let counts = Arc::<Counts>::default();
+        let shared = counts.clone();
         std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(receiver, out, &counter, || std::thread::sleep(GATHER)))?;
-        Ok(Self { entries: sender, dropped })
+            .spawn(move || write_all(receiver, out, &shared, || std::thread::sleep(GATHER)))?;
+        Ok(Self { entries: sender, counts })
     }
 
     /// Lines dropped so far, because too many waited or the operating system did not take them.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Relaxed)
+        self.counts.dropped.load(Relaxed)
     }
 
     /// Waits until what was logged before is written, `patience` at most. Returns whether it is.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
         let (sender, done) = sync_channel(1);
-        while let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Flush(sender.clone())) {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::sleep(FULL_WAIT);
+        self.entries.send(Entry::Flush(sender)).is_ok() && done.recv_timeout(patience).is_ok()
+    }
+
+    fn send(&self, line: &[u8]) -> bool {
+        let has_room = self.counts.waiting.fetch_add(1, Relaxed) < LINES_MAX;
+        let is_sent = has_room && self.entries.send(Entry::Line(line.to_vec())).is_ok();
+        if !is_sent {
+            self.counts.waiting.fetch_sub(1, Relaxed);
         }
-        done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+        is_sent
     }
 }
 
-fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64, gather: impl Fn()) {
+fn write_all(entries: Receiver<Entry>, mut out: impl Write, counts: &Counts, gather: impl Fn()) {
     let mut batch = Vec::new();
     while let Ok(first) = entries.recv() {
         batch.clear();
@@ -83,8 +90,9 @@ fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64,
                 Entry::Flush(done) => waiting.push(done),
             }
         }
+        counts.waiting.fetch_sub(lines, Relaxed);
         if out.write_all(&batch).is_err() {
-            dropped.fetch_add(lines, Relaxed);
+            counts.dropped.fetch_add(lines as u64, Relaxed);
         }
         // More may wait after a full batch, and the queue is not to overflow meanwhile.
         if waiting.is_empty() && count < BATCH_LINES_MAX {
@@ -101,8 +109,8 @@ fn write_all(entries: Receiver<Entry>, mut out: impl Write, dropped: &AtomicU64,
 /// Takes one line at a time, as the formatter gives them. Never waits and never fails.
 impl Write for &Writer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.entries.try_send(Entry::Line(line.to_vec())).is_err() {
-            self.dropped.fetch_add(1, Relaxed);
+        if !self.send(line) {
+            self.counts.dropped.fetch_add(1, Relaxed);
         }
         Ok(line.len())
     }
@@ -124,7 +132,6 @@ impl<'a> MakeWriter<'a> for Writer {
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use std::sync::mpsc::channel;
 
     /// Keeps what it is given once its gate is gone: until then it is stuck.
     struct Gated {
@@ -182,13 +189,16 @@ mod tests {
 
     #[test]
     fn lines_gather_only_when_none_are_left_to_write() {
-        let (sender, receiver) = sync_channel(LINES_MAX);
+        let (sender, receiver) = channel();
+        let writer = Writer { entries: sender, counts: Arc::default() };
+        let counts = writer.counts.clone();
         for _ in 0..2 * BATCH_LINES_MAX + 1 {
-            sender.try_send(Entry::Line(b"line\n".to_vec())).unwrap();
+            (&writer).write_all(b"line\n").unwrap();
         }
-        drop(sender);
+        drop(writer);
         let (mut written, pauses) = (Vec::new(), std::cell::Cell::new(0));
-        write_all(receiver, &mut written, &AtomicU64::new(0), || pauses.set(pauses.get() + 1));
+        write_all(receiver, &mut written, &counts, || pauses.set(pauses.get() + 1));
+        assert_eq!(counts.waiting.load(Relaxed), 0);
         assert_eq!((written.len(), pauses.get()), (5 * (2 * BATCH_LINES_MAX + 1), 1));
     }
 
