@@ -43,16 +43,16 @@ pub(crate) struct ShardPlace {
 /// **Invariant:** a filter is counted before the lock of its insertion is released, and no longer only after it is
 /// gone. So a look-up that must see a filter, because its insertion has returned, does not pass the shard by.
 pub(crate) struct Shards {
-    shards: Box<[Shard; SHARDS]>,
-    counts: Box<[Counts; SHARDS]>,
+    shards: Box<[Shard]>,
+    counts: Box<[Counts]>,
     seeds: Seeds,
 }
 
 impl Shards {
     pub(crate) fn new(grammar: Grammar) -> Self {
         Self {
-            shards: Box::new(std::array::from_fn(|_| Shard(Lock::new(Tree::new(grammar))))),
-            counts: Box::new(std::array::from_fn(|_| Counts::default())),
+            shards: (0..SHARDS).map(|_| Shard(Lock::new(Tree::new(grammar)))).collect(),
+            counts: (0..SHARDS).map(|_| Counts::default()).collect(),
             seeds: Seeds::new(),
         }
     }
