@@ -91,9 +91,9 @@
 //! +/…  #     0
 //! ```
 //!
-//! Each tree has a lock. With more than four cores it is in eight parts, of which a reader takes its thread's and a
-//! writer all, so that readers on different cores write no cache line in common; with fewer that only costs. How many
-//! filters a shard holds of each depth stands on a line of its own, which only changes write.
+//! Each tree has a lock. Unless there is only one core it is in eight parts, of which a reader takes its thread's and a
+//! writer all, so that readers on different cores write no cache line in common. How many filters a shard holds of each
+//! depth stands on a line of its own, which only changes write.
 //!
 //! # Exchanges
 //!
