@@ -58,6 +58,7 @@ TITLES = {
     "worst_insert_us": "Slowest single insertion in order, µs",
     "worst_insert_random_us": "Slowest single insertion in random order, µs",
     "worst_remove_us": "Slowest single removal, µs",
+    "worst_nothing_us": "Slowest step of a loop that does nothing, µs",
     "time_ms": "The whole operation, ms",
     "ns_per_item": "The whole operation, ns per filter or route",
     "matches_per_topic": "Targets found per topic",

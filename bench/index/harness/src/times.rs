@@ -11,6 +11,9 @@ const CACHED_FEW: usize = 1_000;
 /// Topics of the large set for the cache.
 const CACHED_MANY: usize = 100_000;
 
+/// Rounds of a loop that does nothing for about as long as an operation takes.
+const SPINS: usize = 32;
+
 /// Measures an index on one case.
 ///
 /// Rates are per second of the thread's CPU time. Look-ups are timed one by one by the wall clock, in random order over
@@ -54,6 +57,8 @@ pub fn run<S: Subject>(arguments: &Arguments) {
         run.report.note("filters stay after their removal, so there are no figures of it");
     }
     run.report.add("worst_op_us", all, "us");
+    let nothing = (0..arguments.effort.worst_passes).map(|_| run.worst_of_nothing()).fold(f64::MAX, f64::min);
+    run.report.add("worst_nothing_us", nothing, "us");
 }
 
 /// What the passes of a case share.
@@ -104,6 +109,13 @@ impl<S: Subject> Run<S> {
         let mut again = Vec::with_capacity(self.order.len());
         let random = self.worst(|at| again.push(index.insert(self.shuffled.get(at), self.target(at))));
         [insert, remove, random]
+    }
+
+    /// The longest time from one reading of the clock to the next, in microseconds, over as many readings as there are
+    /// operations: what the machine adds to any of them.
+    fn worst_of_nothing(&self) -> f64 {
+        let spin = |_| (0..SPINS).for_each(|_| std::hint::spin_loop());
+        self.worst(spin)
     }
 
     /// The target of the filter with this number in random order.
