@@ -27,6 +27,8 @@
 //! full segment is rebuilt a quarter larger. So no change moves more than some 2,500 slots, which lie side by side, and
 //! four bytes a slot at 70 to 87 % occupancy are all there is to pay for an id.
 
+use std::iter::{empty, once};
+
 /// Ids below this one can be stored.
 pub(crate) const ID_LIMIT: u32 = (1 << ID_BITS_MAX) - 2;
 
@@ -95,11 +97,6 @@ const fn bits_for(id: u32) -> u32 {
     if bits < ID_BITS_MIN { ID_BITS_MIN } else { bits }
 }
 
-/// Bits that a segment with these has for ids.
-fn bits_for_all(held: &[Held]) -> u32 {
-    bits_for(held.iter().map(|held| held.id).max().unwrap_or(0))
-}
-
 impl Group {
     const UNUSED: Self = Self([EMPTY; GROUP_SLOTS]);
 
@@ -118,17 +115,19 @@ impl Group {
 
 impl Segment {
     /// A segment of these, of whose hashes `known_bits` are known, with room for some more.
-    fn build(held: &[Held], depth: u32, known_bits: u32) -> Self {
-        let id_bits = bits_for_all(held).max(u32::BITS + depth - known_bits);
-        let groups = (held.len() * 10 / 7).max(1).div_ceil(GROUP_SLOTS);
+    fn build(held: impl Iterator<Item = Held> + Clone, depth: u32, known_bits: u32) -> Self {
+        let (count, id_max) =
+            held.clone().fold((0, 0), |(count, id_max), held| (count + 1, held.id.max(id_max)));
+        let id_bits = bits_for(id_max).max(u32::BITS + depth - known_bits);
+        let groups = (count * 10_usize / 7).max(1).div_ceil(GROUP_SLOTS);
         let groups = vec![Group::UNUSED; groups].into_boxed_slice();
         let mut segment = Self { groups, live_count: 0, used_count: 0, depth, id_bits };
-        held.iter().for_each(|&held| segment.insert(held));
+        held.for_each(|held| segment.insert(held));
         segment
     }
 
     /// All ids, with what is known of their hashes; `number` is the segment's.
-    fn held(&self, number: usize) -> impl Iterator<Item = Held> {
+    fn held(&self, number: usize) -> impl Iterator<Item = Held> + Clone {
         let (id_bits, depth) = (self.id_bits, self.depth);
         let low = number as u32;
         self.groups
@@ -255,10 +254,8 @@ impl Table {
         if segment.has_room(id) {
             segment.insert(held);
         } else {
-            let mut all = Vec::with_capacity(segment.live_count as usize + 1);
-            all.extend(segment.held(number));
-            all.push(held);
-            *segment = Segment::build(&all, segment.depth, segment.known_bits());
+            let all = segment.held(number).chain(once(held));
+            *segment = Segment::build(all, segment.depth, segment.known_bits());
         }
         self.live_count += 1;
     }
@@ -282,8 +279,7 @@ impl Table {
         }
         let segment = &mut self.segments[number];
         if (segment.live_count as usize) * 4 < segment.slot_count() && segment.groups.len() > 1 {
-            let all: Vec<_> = segment.held(number).collect();
-            *segment = Segment::build(&all, segment.depth, segment.known_bits());
+            *segment = Segment::build(segment.held(number), segment.depth, segment.known_bits());
         }
     }
 
@@ -320,21 +316,24 @@ impl Table {
     fn split(&mut self, hash_of: &impl Fn(u32) -> u64) {
         let new = self.segments.len();
         if new == 0 {
-            self.segments.push(Segment::build(&[], 0, u32::BITS));
+            self.segments.push(Segment::build(empty(), 0, u32::BITS));
             return;
         }
         let half = (new + 1).next_power_of_two() / 2;
         let old = new - half;
         let segment = &self.segments[old];
-        let mut all: Vec<_> = segment.held(old).collect();
+        let mut all = Vec::with_capacity(segment.live_count as usize);
+        all.extend(segment.held(old));
         let (depth, mut known_bits) = (segment.depth + 1, segment.known_bits());
-        if known_bits - depth < FEW_HASH_BITS.min(u32::BITS - bits_for_all(&all)) {
+        let id_max = all.iter().map(|held| held.id).max().unwrap_or(0);
+        if known_bits - depth < FEW_HASH_BITS.min(u32::BITS - bits_for(id_max)) {
             all.iter_mut().for_each(|held| held.hash = short(hash_of(held.id)));
             known_bits = u32::BITS;
         }
-        let (go, stay): (Vec<_>, Vec<_>) = all.into_iter().partition(|held| held.hash as usize & half != 0);
-        self.segments[old] = Segment::build(&stay, depth, known_bits);
-        self.segments.push(Segment::build(&go, depth, known_bits));
+        let goes = |held: &Held| held.hash as usize & half != 0;
+        let all = all.iter().copied();
+        self.segments[old] = Segment::build(all.clone().filter(|held| !goes(held)), depth, known_bits);
+        self.segments.push(Segment::build(all.filter(goes), depth, known_bits));
     }
 
     /// Takes the last segment away again.
@@ -343,9 +342,9 @@ impl Table {
         let count = self.segments.len();
         let into = count - (count + 1).next_power_of_two() / 2;
         let segment = &self.segments[into];
-        let all: Vec<_> = segment.held(into).chain(last.held(count)).collect();
+        let all = segment.held(into).chain(last.held(count));
         let known_bits = segment.known_bits().min(last.known_bits());
-        self.segments[into] = Segment::build(&all, segment.depth - 1, known_bits);
+        self.segments[into] = Segment::build(all, segment.depth - 1, known_bits);
         if self.segments.capacity() > 4 * self.segments.len() {
             self.segments.shrink_to(2 * self.segments.len());
         }
