@@ -10,6 +10,7 @@ pub mod config;
 pub mod error_code;
 mod events;
 pub mod http;
+mod inbox;
 mod link;
 mod listener;
 pub mod log;
@@ -23,7 +24,6 @@ mod run;
 mod session;
 mod settings;
 mod shard;
-mod sys;
 
 pub use error_code::ErrorCode;
 pub use listener::ListenError;

@@ -1,10 +1,12 @@
 //! What all event loops of this process share.
 
+mod sys;
+
 use crate::clock;
+use crate::inbox::ShardHandle;
 use crate::registry::Registry;
 use crate::session::{Ended, Session};
 use crate::settings::Settings;
-use crate::shard::ShardHandle;
 use meridian_broker::broker::Handle;
 use meridian_broker::{Broker, Context, Counter, Outcome, Publication, Target, Wheel};
 use meridian_types::Instant;
@@ -142,7 +144,7 @@ impl Node {
                     self.report_memory();
                     let interval = self.settings().config.server.sys_interval.0;
                     if !interval.is_zero() {
-                        crate::sys::publish(self, context);
+                        self.publish_report(context);
                     }
                     let next = interval.max(std::time::Duration::from_secs(1)).as_millis() as u64;
                     self.timers.lock().wheel.add(context.now.plus_millis(next), Timer::Report);

@@ -1,10 +1,11 @@
 //! Running the server: from a configuration to event loops, and back on a signal.
 
 use crate::config::{self, Loaded};
+use crate::inbox::{Command, ShardHandle};
 use crate::listener::{Bound, ListenError};
 use crate::node::{Node, Timer};
 use crate::settings::Settings;
-use crate::shard::{Command, Shard, ShardHandle};
+use crate::shard::Shard;
 use crate::{ErrorCode, banner, clock, log, machine};
 use meridian_types::memory;
 use mio::{Poll, Token, Waker};

@@ -6,12 +6,11 @@
 
 mod accept;
 mod connection;
-mod inbox;
 mod read;
 
 pub(crate) use connection::{Connection, End, Stage, Waits};
-pub(crate) use inbox::{Command, ShardHandle};
 
+use crate::inbox::Command;
 use crate::listener::{Bound, Kind};
 use crate::node::Node;
 use crate::session::Acknowledgement;

@@ -1,6 +1,7 @@
 //! New connections: accepted by whichever loop is awake; the first placed in pairs, the others evenly.
 
-use super::{Command, Connection, Shard};
+use super::{Connection, Shard};
+use crate::inbox::Command;
 use crate::listener::Kind;
 use meridian_broker::Counter;
 use mio::net::TcpStream;

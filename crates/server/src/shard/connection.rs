@@ -1,7 +1,8 @@
 //! A connection as its event loop holds it, from accept to close.
 
-use super::{Command, Shard};
+use super::Shard;
 use crate::http::Surface;
+use crate::inbox::Command;
 use crate::link::Link;
 use crate::listener::Kind;
 use crate::mqtt::Client;

@@ -66,7 +66,7 @@ impl ShardHandle {
         let _ = self.inner.waker.wake();
     }
 
-    pub(super) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take(&self) -> Vec<Command> {
         std::mem::take(&mut self.inner.commands.lock())
     }
 
