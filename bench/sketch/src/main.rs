@@ -2,6 +2,7 @@
 //! left out.
 
 mod connection;
+mod packets;
 mod router;
 
 use connection::Connection;
@@ -33,7 +34,7 @@ async fn listen(port: u16) {
         tokio::spawn(connection::write_when_writable(Arc::clone(&connection)));
         let router = Arc::clone(&router);
         tokio::spawn(async move {
-            connection::serve(&router, read_half, &connection).await;
+            packets::serve(&router, read_half, &connection).await;
             router.remove(&connection);
             connection.close();
         });
