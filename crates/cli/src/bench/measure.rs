@@ -49,6 +49,7 @@ pub(crate) struct Measured {
     /// Before the first connection, with all of them, around the measurement, at the end.
     pub(crate) server: Samples,
     pub(crate) generator_cpu_s: f64,
+    /// What other processes and other guests of the machine's host took.
     pub(crate) other_cpu_s: f64,
     pub(crate) troubles: Vec<String>,
 }
@@ -200,7 +201,7 @@ impl Watch {
 
     fn measurement(&self, run: &mut Measured) {
         let pids = &run.settings.pids;
-        let (busy, own) = (process::machine_busy_s(), process::own_cpu_s());
+        let (machine, own) = (process::machine_time(), process::own_cpu_s());
         run.server.measure_start = Sample::of(pids);
         let counters = self.shared.counters();
         let start = Instant::now();
@@ -222,7 +223,9 @@ impl Watch {
         run.server.measure_end = Sample::of(pids);
         run.generator_cpu_s = process::own_cpu_s() - own;
         let server_s = run.server.measure_end.cpu_s - run.server.measure_start.cpu_s;
-        run.other_cpu_s = (process::machine_busy_s() - busy - server_s - run.generator_cpu_s).max(0.0);
+        let now = process::machine_time();
+        let others_s = now.busy_s - machine.busy_s - server_s - run.generator_cpu_s;
+        run.other_cpu_s = others_s.max(0.0) + now.stolen_s - machine.stolen_s;
     }
 
     /// Waits until all that was published has come, or nothing has for `patience`.

@@ -129,9 +129,17 @@ pub(crate) fn own_cpu_s() -> f64 {
     cpu_clock_s(std::process::id()).unwrap_or(0.0)
 }
 
-/// CPU time that the whole machine spent on anything: user, nice, system, interrupts, and what other guests of its host
-/// took from it.
-pub(crate) fn machine_busy_s() -> f64 {
+/// CPU time of the whole machine.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MachineTime {
+    /// Spent on anything: user, nice, system, interrupts.
+    pub(crate) busy_s: f64,
+    /// Taken by other guests of its host. The clocks of its processes may or may not go on meanwhile.
+    pub(crate) stolen_s: f64,
+}
+
+/// What the whole machine has spent since it started.
+pub(crate) fn machine_time() -> MachineTime {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks: Vec<f64> = stat
         .lines()
@@ -143,9 +151,10 @@ pub(crate) fn machine_busy_s() -> f64 {
         .collect();
     match ticks[..] {
         [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] => {
-            (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+            let busy = user + nice + system + irq + softirq;
+            MachineTime { busy_s: busy / TICKS_PER_SECOND, stolen_s: steal / TICKS_PER_SECOND }
         }
-        _ => 0.0,
+        _ => MachineTime::default(),
     }
 }
 

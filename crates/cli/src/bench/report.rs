@@ -278,10 +278,7 @@ impl<'a> Report<'a> {
             Some(server) => server.rows(&mut row),
             None => row("server", "CPU and memory unknown; give its process id by --pid".to_owned()),
         }
-        row(
-            "generator",
-            format!("{:.2} cores; other processes {:.2}", self.generator_cores, self.other_cores),
-        );
+        row("generator", format!("{:.2} cores; others {:.2}", self.generator_cores, self.other_cores));
         row("loss", self.loss.line());
         for trouble in self.troubles {
             row("!", trouble.clone());
