@@ -77,7 +77,7 @@ HIDDEN["index"] = {"worst_insert_us", "worst_insert_random_us", "worst_remove_us
 # More is better in these; compared with nobody are those that say what was asked, or are near 0.
 RISING = {"delivered_per_s", "filters_per_s", "clients_per_s", "match_two_threads", "match_two_threads_cpu"} | MILLIONS
 UNRANKED = {"lost", "rate_per_s", "connections_failed", "cpu_change_percent", "rate_change_percent"}
-UNRANKED |= {"matches_per_topic", "filters", "clock_ns", "thread_clock_ns", "bytes_left"}
+UNRANKED |= {"matches_per_topic", "filters", "clock_ns", "thread_clock_ns", "bytes_left", "worst_nothing_us"}
 
 
 def number(value):
