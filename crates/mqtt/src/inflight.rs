@@ -165,6 +165,12 @@ impl<T: Clone> Inflight<T> {
         self.finish(id, Awaits::Pubcomp)
     }
 
+    /// Whether something may have to be sent again on this connection.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
     /// The next that has to be sent again on this connection, in the original order and with its id
     /// [MQTT-4.4.0-1] [MQTT-4.6.0-1]. `None` if nothing is left, or the window is full [MQTT-3.3.4-9].
     pub fn next_resend(&mut self) -> Option<(u16, Resend<T>)> {

@@ -335,16 +335,25 @@ impl State {
 
     /// Pumps, and takes those who need not wait any longer: before, when the outbox is low, and after, when the queue
     /// is.
+    #[inline]
     fn pump_and_take_waiting(&mut self) -> (bool, Vec<Waiter>) {
+        if !self.has_waiting() {
+            return (self.pump(), Vec::new());
+        }
         let mut resume = self.take_waiting_if_low();
         let has_pumped = self.pump();
         resume.extend(self.take_waiting_if_low());
         (has_pumped, resume)
     }
 
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| !rare.waiting.is_empty())
+    }
+
     /// Those who need not wait any longer; they are called when the lock is released.
     fn take_waiting_if_low(&mut self) -> Vec<Waiter> {
-        if self.rare.as_ref().is_none_or(|rare| rare.waiting.is_empty()) || !self.is_outbox_low() {
+        if !self.has_waiting() || !self.is_outbox_low() {
             return Vec::new();
         }
         let is_low = self.is_low();

@@ -238,7 +238,12 @@ impl State {
 
     /// Moves what the queue holds to the outbox, as far as outbox and window allow. Returns whether it moved any or has
     /// to be called again for the rest of a replay.
+    #[inline]
     pub(super) fn pump(&mut self) -> bool {
+        (!self.queue.is_empty() || self.inflight.has_unsent()) && self.pump_what_waits()
+    }
+
+    fn pump_what_waits(&mut self) -> bool {
         // A client that waits for its outbox to get low would wait as long as something fills it up again.
         if !self.is_connected() || self.does_client_wait() {
             return false;
