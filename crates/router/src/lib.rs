@@ -92,8 +92,9 @@
 //! ```
 //!
 //! Each tree has a lock. Unless there is only one core it is in eight parts, of which a reader takes its thread's and a
-//! writer all, so that readers on different cores write no cache line in common. How many filters a shard holds of each
-//! depth stands on a line of its own, which only changes write.
+//! writer all, so that readers on different cores write no cache line in common. A look-up that meets a change of its
+//! tree waits for it, about a microsecond; a change waits for the look-ups of its tree. How many filters a shard holds
+//! of each depth stands on a line of its own, which only changes write.
 //!
 //! # Exchanges
 //!
